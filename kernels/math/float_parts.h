@@ -55,6 +55,41 @@ inline constexpr std::int32_t kNanBits = 0x7fc00000;
 #endif
 }
 
+/// How the functions of kernels/math/math.h round. Twice: as mul_add does, with the same bits everywhere.
+struct RoundedTwice {
+  static constexpr bool kOf16Bit = false;
+  template <class T>
+  [[nodiscard]] MEZZO_HD static MEZZO_ALWAYS_INLINE T mul_add(T a, T b, T c) noexcept {
+    return detail::mul_add(a, b, c);
+  }
+  [[nodiscard]] MEZZO_HD static MEZZO_ALWAYS_INLINE float divide(float a, float b) noexcept { return a / b; }
+};
+
+/// Fused, for f16 and bf16 arguments whose results are rounded to the same dtype: half the instructions on a
+/// GPU, and after that rounding the bits of RoundedTwice, for all 65,536 arguments of both dtypes
+/// (tests/cuda/half_packs_test.cpp).
+struct Fused {
+  static constexpr bool kOf16Bit = true;
+  [[nodiscard]] MEZZO_HD static MEZZO_ALWAYS_INLINE float mul_add(float a, float b, float c) noexcept {
+#if defined(__CUDA_ARCH__)
+    return __fmaf_rn(a, b, c);
+#else
+    return std::fma(a, b, c);
+#endif
+  }
+  /// For b in [2^-120, 2^120]: without the branch that other divisors take.
+  [[nodiscard]] MEZZO_HD static MEZZO_ALWAYS_INLINE float divide(float a, float b) noexcept {
+#if defined(__CUDA_ARCH__)
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
+    const float quotient = __fmul_rn(a, inverse);
+    return __fmaf_rn(__fmaf_rn(-quotient, b, a), inverse, quotient);
+#else
+    return a / b;
+#endif
+  }
+};
+
 /// a * b, rounded by itself: for a product that is returned, as nvcc may fuse it with a sum of the caller's.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float multiply(float a, float b) noexcept {
 #if defined(__CUDA_ARCH__)
@@ -73,12 +108,12 @@ inline constexpr std::int32_t kNanBits = 0x7fc00000;
 }
 
 /// c0 + c1 x + c2 x^2 + ... by Horner's rule.
-template <class T, class... Rest>
+template <class Rounding = RoundedTwice, class T, class... Rest>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE T polynomial(T x, T c0, Rest... rest) noexcept {
   if constexpr (sizeof...(Rest) == 0) {
     return c0;
   } else {
-    return mul_add(polynomial(x, rest...), x, c0);
+    return Rounding::mul_add(polynomial<Rounding>(x, rest...), x, c0);
   }
 }
 
@@ -130,6 +165,11 @@ template <class T>
 /// 2^n for n in [-126, 127]; other n give some float, as they do when a NaN is on its way through.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float power_of_two(std::int32_t n) noexcept {
   return bit_cast<float>(static_cast<std::int32_t>(static_cast<std::uint32_t>(n + 127) << 23));
+}
+
+/// x * 2^n for an x and a result that are normal; of NaN some float.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float scaled_by_power(float x, std::int32_t n) noexcept {
+  return bit_cast<float>(bit_cast<std::uint32_t>(x) + (static_cast<std::uint32_t>(n) << 23));
 }
 
 }  // namespace detail

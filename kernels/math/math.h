@@ -32,12 +32,13 @@ struct ReducedByLn2 {
   std::int32_t n;
 };
 
+template <class Rounding = RoundedTwice>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE ReducedByLn2 reduce_by_ln2(float x) noexcept {
   constexpr float kInverseLn2 = 0x1.715476p+0F;
   constexpr float kRounder = 0x1.8p+23F;  // x + kRounder has last place 1: rounds to the nearest integer
-  const float rounded = mul_add(x, kInverseLn2, kRounder);
+  const float rounded = Rounding::mul_add(x, kInverseLn2, kRounder);
   const float n = rounded - kRounder;
-  const float r = mul_add(n, -kLn2Low, mul_add(n, -kLn2High, x));
+  const float r = Rounding::mul_add(n, -kLn2Low, Rounding::mul_add(n, -kLn2High, x));
   return {r, bit_cast<std::int32_t>(rounded) - bit_cast<std::int32_t>(kRounder)};
 }
 
@@ -49,16 +50,18 @@ struct ReducedByLn2 {
 }
 
 /// exp(r) for |r| <= 0.3468: 1 + r + r^2 P(r) with a term less, whose error of 2^-27 the 1 hides.
+template <class Rounding = RoundedTwice>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float exp_near_zero(float r) noexcept {
-  const float p =
-      polynomial(r, 0x1.000000p-1F, 0x1.5554b2p-3F, 0x1.5554c8p-5F, 0x1.122686p-7F, 0x1.6d721ap-10F);
-  return 1.0F + mul_add(r * r, p, r);
+  const float p = polynomial<Rounding>(r, 0x1.000000p-1F, 0x1.5554b2p-3F, 0x1.5554c8p-5F, 0x1.122686p-7F,
+                                       0x1.6d721ap-10F);
+  return 1.0F + Rounding::mul_add(r * r, p, r);
 }
 
-/// exp(x) for |x| <= 80, where nothing can overflow or become subnormal.
+/// exp(x) for |x| <= 80, where nothing can overflow or become subnormal; of NaN some number.
+template <class Rounding = RoundedTwice>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float exp_in_range(float x) noexcept {
-  const auto [r, n] = reduce_by_ln2(x);
-  return multiply(exp_near_zero(r), power_of_two(n));
+  const auto [r, n] = reduce_by_ln2<Rounding>(x);
+  return scaled_by_power(exp_near_zero<Rounding>(r), n);
 }
 
 /// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for normal positive x. k is returned as float.
@@ -123,22 +126,24 @@ struct SplitForLog {
 }  // namespace detail
 
 /// e^x. Error at most 1 ulp. exp(-inf) = 0, exp(inf) = inf.
+template <class Rounding = detail::RoundedTwice>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float exp(float x) noexcept {
   using namespace detail;
   // At these bounds the result is zero or infinity already.
-  const auto [r, n] = reduce_by_ln2(clamp(x, -104.0F, 89.0F));
+  const auto [r, n] = reduce_by_ln2<Rounding>(clamp(x, -104.0F, 89.0F));
   // Two factors, since 2^n alone can be outside the normal range; only the second product rounds.
   const std::int32_t half = n >> 1;
-  return multiply(exp_near_zero(r) * power_of_two(half), power_of_two(n - half));
+  return multiply(exp_near_zero<Rounding>(r) * power_of_two(half), power_of_two(n - half));
 }
 
 /// e^x for x <= 0 or NaN, with the bits of exp(x) and for less work.
+template <class Rounding = detail::RoundedTwice>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float exp_nonpositive(float x) noexcept {
   using namespace detail;
   constexpr float kLowest = -104.0F;  // the result is zero already
-  const auto [r, n] = reduce_by_ln2(kLowest > x ? kLowest : x);
+  const auto [r, n] = reduce_by_ln2<Rounding>(kLowest > x ? kLowest : x);
   // The first product is normal and exact for every n in [-150, 0]; only the second rounds.
-  return multiply(exp_near_zero(r) * power_of_two(n + 64), 0x1p-64F);
+  return multiply(exp_near_zero<Rounding>(r) * power_of_two(n + 64), 0x1p-64F);
 }
 
 /// e^x for x <= 0 or NaN, as a term of sums that devices add up in orders of their own: on the CPU
@@ -193,22 +198,24 @@ struct SplitForLog {
 }
 
 /// Hyperbolic tangent. Error at most 1.5 ulp. tanh(+-inf) = +-1, tanh(-0) = -0.
+template <class Rounding = detail::RoundedTwice>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float tanh(float x) noexcept {
   using namespace detail;
   const float a = magnitude(x);
   const float z = a * a;
-  const float near_zero = mul_add(
-      z * a, polynomial(z, -0x1.55554ap-2F, 0x1.110ceep-3F, -0x1.b91e7ep-5F, 0x1.58e518p-6F, -0x1.9921a0p-8F),
-      a);
+  const float p = polynomial<Rounding>(z, -0x1.55554ap-2F, 0x1.110ceep-3F, -0x1.b91e7ep-5F, 0x1.58e518p-6F,
+                                       -0x1.9921a0p-8F);
+  const float near_zero = Rounding::mul_add(z * a, p, a);
   const float clamped = select(a > 10.0F, 10.0F, a);
-  const float far = 1.0F - 2.0F / (exp_in_range(clamped + clamped) + 1.0F);
-  return with_sign(select(a < 0.55F, near_zero, far), x);
+  const float far = 1.0F - Rounding::divide(2.0F, exp_in_range<Rounding>(clamped + clamped) + 1.0F);
+  return with_sign(select(a >= 0.55F, far, near_zero), x);  // of NaN near_zero's
 }
 
 /// 1 / (1 + e^-x), accurate in both tails. Error at most 2.5 ulp. sigmoid(-inf) = 0, sigmoid(inf) = 1.
+template <class Rounding = detail::RoundedTwice>
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE float sigmoid(float x) noexcept {
-  const float e = exp_nonpositive(-detail::magnitude(x));
-  return detail::select(x < 0.0F, e, 1.0F) / (1.0F + e);
+  const float e = exp_nonpositive<Rounding>(-detail::magnitude(x));
+  return Rounding::divide(detail::select(x < 0.0F, e, 1.0F), 1.0F + e);
 }
 
 /// Error function. Error at most 1.5 ulp. erf(+-inf) = +-1, erf(-0) = -0.
@@ -224,7 +231,7 @@ struct SplitForLog {
   const float c = select(a > 4.0F, 4.0F, a);
   const float exponent = c * polynomial(c, 0x1.20f21cp+0F, 0x1.451ac0p-1F, 0x1.b45960p-4F, -0x1.896050p-6F,
                                         0x1.ec7b32p-9F, -0x1.6f9584p-12F, 0x1.d46010p-17F);
-  return with_sign(select(a < 1.0F, near_zero, 1.0F - exp_in_range(-exponent)), x);
+  return with_sign(select(a >= 1.0F, 1.0F - exp_in_range(-exponent), near_zero), x);  // of NaN near_zero's
 }
 
 /// Square root, correctly rounded. sqrt(x < 0) = NaN, sqrt(-0) = -0. Vectorised under -fno-math-errno.

@@ -104,6 +104,17 @@ __global__ void pointwise_linear(F f, PointwiseArrays<N> operands, std::int64_t 
   return {static_cast<unsigned>((items + threads - 1) / threads), threads};
 }
 
+/// Whether f has a form of its own for 16-bit arguments and results (kernels/math/float_parts.h, Fused), with
+/// the bits of the other after rounding.
+template <class F>
+concept Has16BitForm = requires(F f) {
+  f.of_16_bits(0.0F);
+};
+template <class F>
+struct Of16Bits : F {
+  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return F::of_16_bits(x); }
+};
+
 template <class T, class F, std::size_t N>
 __global__ void pointwise_strided(F f, PointwiseArrays<N> operands, Space<N + 1> space) {
   for (std::int64_t i = first_index(); i < space.total(); i += grid_size()) {
@@ -119,7 +130,8 @@ template <std::size_t N>
 struct PointwisePlan {
   PointwiseArrays<N> operands{};
   Space<N + 1> space;
-  bool linear = false;  ///< pointwise_linear takes them
+  bool linear = false;      ///< pointwise_linear takes them
+  bool of_16_bits = false;  ///< all operands and the result, in one dtype
 };
 
 /// `packs`: inputs are read as f32, as pointwise_linear does.
@@ -141,6 +153,8 @@ template <std::size_t N>
   plan.space = Space<N + 1>(shape, strides);
   bool joins = false, can_join = true;
   plan.linear = packs;
+  plan.of_16_bits = is_16_bit(out.dtype);
+  for (const View& view : in) plan.of_16_bits = plan.of_16_bits && view.dtype == out.dtype;
   for (std::size_t k = 0; k <= N && plan.linear; ++k) {
     const Array& array = operands.arrays[k];
     if (k < N && plan.space.constant(k)) {
@@ -166,11 +180,15 @@ void pointwise(Device device, F f, const View& out, const std::array<View, N>& i
   const std::int64_t total = plan.space.total();
   if (total == 0) return;
   if constexpr (std::is_same_v<T, float>) {
-    if (plan.linear) {
+    const auto start_linear = [&](auto function) {
       const Grid grid = detail::linear_grid(total);
-      return mezzo::cuda::launch(detail::pointwise_linear<F, N>, grid.blocks, grid.threads, 0,
-                                 mezzo::cuda::current_stream(device), f, plan.operands, total);
+      mezzo::cuda::launch(detail::pointwise_linear<decltype(function), N>, grid.blocks, grid.threads, 0,
+                          mezzo::cuda::current_stream(device), function, plan.operands, total);
+    };
+    if constexpr (detail::Has16BitForm<F>) {
+      if (plan.linear && plan.of_16_bits) return start_linear(detail::Of16Bits<F>{f});
     }
+    if (plan.linear) return start_linear(f);
   }
   start_resident(device, total, detail::pointwise_strided<T, F, N>, f, plan.operands, plan.space);
 }

@@ -16,13 +16,18 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-struct SigmoidFn : MathFn<math::sigmoid, math::sigmoid, true> {};
+using math::detail::Fused;
+
+struct SigmoidFn : MathFn<math::sigmoid, math::sigmoid, true> {
+  MEZZO_HD MEZZO_ALWAYS_INLINE float of_16_bits(float x) const { return math::sigmoid<Fused>(x); }
+};
 struct SiluFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return x * math::sigmoid(x);
   }
+  MEZZO_HD MEZZO_ALWAYS_INLINE float of_16_bits(float x) const { return x * math::sigmoid<Fused>(x); }
 };
 struct SiluBackwardFn {
   static constexpr bool kFuses16Bit = true;
@@ -38,6 +43,7 @@ struct GeluFn {
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return x * normal(x).cdf;
   }
+  MEZZO_HD MEZZO_ALWAYS_INLINE float of_16_bits(float x) const { return x * normal<Fused>(x).cdf; }
 };
 struct GeluBackwardFn {
   static constexpr bool kFuses16Bit = true;
@@ -56,7 +62,14 @@ struct GeluTanhFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return x * math::sigmoid(T(2 * kGeluScale) * (x + T(kGeluCubic) * x * x * x));
+    return x * math::sigmoid(exponent(x));
+  }
+  MEZZO_HD MEZZO_ALWAYS_INLINE float of_16_bits(float x) const {
+    return x * math::sigmoid<Fused>(exponent(x));
+  }
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE static T exponent(T x) {
+    return T(2 * kGeluScale) * (x + T(kGeluCubic) * x * x * x);
   }
 };
 struct GeluTanhBackwardFn {

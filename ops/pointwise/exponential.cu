@@ -17,7 +17,9 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-struct ExpFn : MathFn<math::exp, math::exp, true> {};
+struct ExpFn : MathFn<math::exp, math::exp, true> {
+  MEZZO_HD MEZZO_ALWAYS_INLINE float of_16_bits(float x) const { return math::exp<math::detail::Fused>(x); }
+};
 struct LogFn : MathFn<math::log, math::log, true> {};
 struct Expm1Fn : MathFn<math::expm1, math::expm1, true> {};
 struct Log1pFn : MathFn<math::log1p, math::log1p, true> {};

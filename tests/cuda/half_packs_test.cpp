@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/float16.h"
@@ -104,6 +105,21 @@ TEST_F(CudaHalfPacks, EveryValueIsWidenedAsOnTheCpu) {
       expect_equal_values(on_device.to(DType::f32), x.to(DType::f32), "widened", NanSigns::compared);
       expect_equal_values(relu(on_device), relu(x), "relu");
     }
+  }
+}
+
+// These have a form of their own for 16 bits (kernels/math/float_parts.h, Fused), whose results are the CPU's
+// for every argument.
+TEST_F(CudaHalfPacks, MathOfEveryValueIsThatOfTheCpu) {
+  const std::pair<const char*, Tensor (*)(const Tensor&)> ops[] = {
+      {"exp", [](const Tensor& x) { return exp(x); }},
+      {"tanh", [](const Tensor& x) { return tanh(x); }},
+      {"sigmoid", [](const Tensor& x) { return sigmoid(x); }},
+      {"silu", [](const Tensor& x) { return silu(x); }},
+      {"gelu", [](const Tensor& x) { return gelu(x); }},
+      {"gelu's tanh form", [](const Tensor& x) { return gelu(x, GeluApproximation::tanh); }}};
+  for (const Tensor& x : {all_patterns<Half>(), all_patterns<BFloat16>()}) {
+    for (const auto& [name, op] : ops) expect_equal_values(op(x.to(Device::cuda(0))), op(x), name);
   }
 }
 
