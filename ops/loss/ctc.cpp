@@ -25,18 +25,12 @@ struct CtcAttrs {
   Reduction reduction = Reduction::mean;
   bool zero_infinity = false;
   std::optional<std::int64_t> longest = {};
-  static constexpr auto fields() {
-    using A = CtcAttrs;
-    return std::tuple{attr("blank", &A::blank), attr("reduction", &A::reduction),
-                      attr("zero_infinity", &A::zero_infinity), attr("longest", &A::longest)};
-  }
+  MEZZO_FIELDS(CtcAttrs, blank, reduction, zero_infinity, longest)
 };
 /// With the dtype of the gradient; default: grad's.
 struct CtcBackwardAttrs : CtcAttrs {
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    return std::tuple_cat(CtcAttrs::fields(), std::tuple{attr("dtype", &CtcBackwardAttrs::dtype)});
-  }
+  MEZZO_FIELDS(CtcBackwardAttrs, blank, reduction, zero_infinity, longest, dtype)
 };
 
 // --- what is passed, checked

@@ -20,11 +20,7 @@ constexpr std::string_view kBackward = "avg_pool_backward";
 struct AvgPoolAttrs : PoolAttrs {
   bool count_include_pad = true;
   std::optional<std::int64_t> divisor_override = {};
-  static constexpr auto fields() {
-    using A = AvgPoolAttrs;
-    return std::tuple_cat(PoolAttrs::fields(), std::tuple{attr("count_include_pad", &A::count_include_pad),
-                                                          attr("divisor_override", &A::divisor_override)});
-  }
+  MEZZO_FIELDS(AvgPoolAttrs, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 };
 using AvgPoolBackwardAttrs = PoolBackwardAttrs<AvgPoolAttrs>;
 

@@ -43,22 +43,14 @@ struct InterpolateAttrs {
   ScaleFactors scale_factor = {};
   InterpolateMode mode = InterpolateMode::nearest;
   std::optional<bool> align_corners = {}, recompute_scale_factor = {};
-  static constexpr auto fields() {
-    using A = InterpolateAttrs;
-    return std::tuple{attr("size", &A::size), attr("scale_factor", &A::scale_factor), attr("mode", &A::mode),
-                      attr("align_corners", &A::align_corners),
-                      attr("recompute_scale_factor", &A::recompute_scale_factor)};
-  }
+  MEZZO_FIELDS(InterpolateAttrs, size, scale_factor, mode, align_corners, recompute_scale_factor)
 };
 /// With the spatial sizes of x, and the dtype of the gradient; default: grad's.
 struct InterpolateBackwardAttrs : InterpolateAttrs {
   Shape input_size = {};
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    using A = InterpolateBackwardAttrs;
-    return std::tuple_cat(InterpolateAttrs::fields(),
-                          std::tuple{attr("input_size", &A::input_size), attr("dtype", &A::dtype)});
-  }
+  MEZZO_FIELDS(InterpolateBackwardAttrs, size, scale_factor, mode, align_corners, recompute_scale_factor,
+               input_size, dtype)
 };
 
 // --- checks and sizes

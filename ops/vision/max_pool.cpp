@@ -20,9 +20,7 @@ constexpr std::string_view kBackward = "max_pool_backward";
 
 struct MaxPoolAttrs : PoolAttrs {
   Dims dilation{1};
-  static constexpr auto fields() {
-    return std::tuple_cat(PoolAttrs::fields(), std::tuple{attr("dilation", &MaxPoolAttrs::dilation)});
-  }
+  MEZZO_FIELDS(MaxPoolAttrs, kernel_size, stride, padding, ceil_mode, dilation)
 };
 using MaxPoolBackwardAttrs = PoolBackwardAttrs<MaxPoolAttrs>;
 
