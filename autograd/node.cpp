@@ -22,12 +22,10 @@ thread_local autograd::Progress current_progress;
 
 InputHookState input_hook_state() noexcept { return open_input_hooks.value_or({}); }
 
-InputHookGuard::InputHookGuard(InputHookState state) noexcept : scope_{.own = state} {
-  open_input_hooks.push(scope_);
-}
-InputHookGuard::~InputHookGuard() { open_input_hooks.pop(scope_); }
-
 namespace detail {
+
+ScopeList<InputHookState>& input_hooks() noexcept { return open_input_hooks; }
+template class LocalScope<InputHookState, input_hooks>;
 
 OpenScope<InputHookState>* begin_input_hook(InputHookState own, Scope<InputHookState>::Derive derive,
                                             void (*gone)() noexcept) {
