@@ -8,16 +8,8 @@
 
 namespace mezzo {
 
-ScaleFactors::ScaleFactors() = default;
-ScaleFactors::ScaleFactors(const ScaleFactors& other) = default;
-ScaleFactors::ScaleFactors(ScaleFactors&& other) noexcept = default;
-ScaleFactors& ScaleFactors::operator=(const ScaleFactors& other) = default;
-ScaleFactors& ScaleFactors::operator=(ScaleFactors&& other) noexcept = default;
-ScaleFactors::~ScaleFactors() = default;
 std::span<const double> ScaleFactors::list() const { return factors_; }
 ScaleFactors::ScaleFactors(std::initializer_list<double> factors) : factors_(factors) {}
-
-bool operator==(const ScaleFactors& a, const ScaleFactors& b) { return a.factors_ == b.factors_; }
 
 ScaleFactors ScaleFactors::from_value(const Value& value) {
   ScaleFactors result;
