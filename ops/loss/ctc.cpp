@@ -180,14 +180,9 @@ Outputs ctc_forward(const ForwardArgs<CtcAttrs>& args) {
   kernels::ctc_loss(inputs.device(), static_cast<double*>(losses.impl().data()), inputs.batch(), compute);
   if (args.attrs.zero_infinity)
     losses = where(eq(losses, std::numeric_limits<double>::infinity()), 0.0, losses);
-  switch (args.attrs.reduction) {
-    case Reduction::none:
-      return to(log_probs.dim() == 3 ? losses : reshape(losses, {}), result);
-    case Reduction::sum:
-      return to(sum(losses), result);
-    case Reduction::mean:
-      break;
-  }
+  if (args.attrs.reduction == Reduction::none)
+    return to(log_probs.dim() == 3 ? losses : reshape(losses, {}), result);
+  if (args.attrs.reduction == Reduction::sum) return to(sum(losses), result);
   return to(inputs.batch().samples == 0 ? mean(losses) : sum(losses / inputs.divisors()), result);
 }
 

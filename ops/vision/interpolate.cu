@@ -52,21 +52,15 @@ struct ModeInfo {
   std::size_t least, most;  ///< spatial dims
 };
 ModeInfo info_of(InterpolateMode mode) {
-  switch (mode) {
-    case InterpolateMode::linear:
-      return {Resampling::linear, 1, 1};
-    case InterpolateMode::bilinear:
-      return {Resampling::linear, 2, 2};
-    case InterpolateMode::trilinear:
-      return {Resampling::linear, 3, 3};
-    case InterpolateMode::bicubic:
-      return {Resampling::cubic, 2, 2};
-    case InterpolateMode::nearest_exact:
-      return {Resampling::nearest_exact, 1, 3};
-    case InterpolateMode::nearest:
-      break;
-  }
-  return {Resampling::nearest, 1, 3};
+  // In the order of the enum.
+  constexpr std::array<ModeInfo, kEnumNames<InterpolateMode>.size()> kModes{
+      {{Resampling::nearest, 1, 3},
+       {Resampling::nearest_exact, 1, 3},
+       {Resampling::linear, 1, 1},
+       {Resampling::linear, 2, 2},
+       {Resampling::linear, 3, 3},
+       {Resampling::cubic, 2, 2}}};
+  return kModes[static_cast<std::size_t>(mode)];
 }
 
 /// Throws unless the arguments that do not depend on x make sense together.
