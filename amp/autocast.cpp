@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -27,75 +28,58 @@ namespace mezzo::amp {
 
 namespace {
 
-/// The autocast state of a thread, packed into InputHookState::context so that a node can keep it.
+/// The autocast state of a thread, or the options of one region. Its bytes are InputHookState::context, so
+/// that a node can keep it.
 struct State {
   struct Region {
     bool enabled = false;
     DType dtype = DType::bf16;
-    std::uint64_t float8 = 0;  ///< number of its float8 options (amp/float8.h); 0: none
+    std::uint8_t float8 = 0;  ///< number of its float8 options (amp/float8.h); 0: none
   };
   std::array<Region, kDeviceTypeCount> regions{Region{false, DType::bf16, 0}, Region{false, DType::f16, 0}};
-  bool cache = true;
+  bool is_set : 1 = true;  ///< tells it from the zero of a thread without regions
+  bool cache : 1 = true;
+  // Of a region's options: those of `types` count, a bit for each type of device.
+  bool sets_cache : 1 = false;
+  bool keeps_dtype : 1 = false;  ///< that of an enabled 16-bit region around it counts
+  std::uint8_t types : 4 = 0;
+  std::uint8_t asks_float8 = 0;  ///< InputHookState::kAsksFloat8
 
   [[nodiscard]] Region& at(DeviceType type) { return regions[static_cast<std::size_t>(type)]; }
   [[nodiscard]] const Region& at(DeviceType type) const { return regions[static_cast<std::size_t>(type)]; }
+  [[nodiscard]] std::uint64_t context() const { return std::bit_cast<std::uint64_t>(*this); }
+  [[nodiscard]] static State of(std::uint64_t context) {
+    const auto state = std::bit_cast<State>(context);
+    return state.is_set ? state : State();
+  }
 };
+static_assert(sizeof(State) == 8 && std::endian::native == std::endian::little);
+constexpr std::uint8_t kAsksFloat8 = InputHookState::kAsksFloat8 >> 56U;
+static_assert(detail::kMostFloat8Options <= 255);
 
-constexpr std::uint64_t kSet = 1U << 31;  // tells a packed state from the zero of a thread without regions
-
-/// Where the numbers of float8 options begin, of 7 bits each.
-constexpr std::size_t kFloat8 = 48;
-static_assert(kFloat8 + 7 * kDeviceTypeCount <= 63 && detail::kMostFloat8Options == 127);
-
-std::uint64_t pack(const State& state) {
-  std::uint64_t bits = kSet | (state.cache ? 1U : 0U);
-  for (std::size_t i = 0; i < state.regions.size(); ++i) {
-    const std::uint64_t region =
-        (state.regions[i].enabled ? 1U : 0U) | (static_cast<std::uint64_t>(state.regions[i].dtype) << 1);
-    bits |= region << (8 * (i + 4)) | state.regions[i].float8 << (kFloat8 + 7 * i);
-  }
-  return bits;
-}
-
-State unpack(std::uint64_t bits) {
-  State state;
-  if ((bits & kSet) == 0) return state;
-  state.cache = (bits & 1U) != 0;
-  for (std::size_t i = 0; i < state.regions.size(); ++i) {
-    const std::uint64_t region = bits >> (8 * (i + 4));
-    state.regions[i] = {(region & 1U) != 0, static_cast<DType>((region >> 1) & 0x7FU),
-                        (bits >> (kFloat8 + 7 * i)) & detail::kMostFloat8Options};
-  }
-  return state;
-}
-
-State current() { return unpack(input_hook_state().context); }
+State current() { return State::of(input_hook_state().context); }
 
 void autocast_hook(HookedCall& call);
-
-// The options of a region are packed as a state, with these bits in addition.
-constexpr std::uint64_t kKeepsDType = 1U << 1;  ///< that of an enabled 16-bit region around it counts
-constexpr std::uint64_t kSetsCache = 1U << 2;
-constexpr std::uint64_t of_type(std::size_t type) { return std::uint64_t{1} << (3 + type); }
 
 /// The state inside of a region, from the state around it: a region is for some types of devices, and may set
 /// `cache_enabled`.
 InputHookState derived_state(const InputHookState& before, const InputHookState& region) noexcept {
-  State state = unpack(before.context);
-  const State own = unpack(region.context);
+  State state = State::of(before.context);
+  const State own = State::of(region.context);
   for (std::size_t type = 0; type < state.regions.size(); ++type) {
-    if ((region.context & of_type(type)) == 0) continue;
+    if (((own.types >> type) & 1U) == 0) continue;
     const State::Region around = std::exchange(state.regions[type], own.regions[type]);
-    if ((region.context & kKeepsDType) == 0) continue;
+    if (!own.keeps_dtype) continue;
     const bool is_kept = around.enabled && is_16bit(around.dtype);
     state.regions[type].dtype = is_kept ? around.dtype : State().regions[type].dtype;
   }
-  if ((region.context & kSetsCache) != 0) state.cache = own.cache;
+  if (own.sets_cache) state.cache = own.cache;
   const bool any =
       std::any_of(state.regions.begin(), state.regions.end(), [](const auto& r) { return r.enabled; });
   const bool float8 = std::any_of(state.regions.begin(), state.regions.end(),
                                   [](const auto& r) { return r.enabled && r.float8 != 0; });
-  return {any ? autocast_hook : nullptr, pack(state) | (float8 ? InputHookState::kAsksFloat8 : 0)};
+  state.asks_float8 = float8 ? kAsksFloat8 : 0;
+  return {any ? autocast_hook : nullptr, state.context()};
 }
 
 /// The leaves whose 16-bit copies were asked for in the regions that are open on a thread, disabled ones too.
@@ -285,11 +269,11 @@ void autocast_hook(HookedCall& call) {
   }
 }
 
-/// Begins a region for the types of devices that `types` has the bits of.
-mezzo::detail::OpenScope<InputHookState>* begin_region(std::uint64_t types, const State& state) {
-  return mezzo::detail::begin_input_hook({nullptr, pack(state) | types}, derived_state, region_gone);
+mezzo::detail::OpenScope<InputHookState>* begin_region(const State& options) {
+  return mezzo::detail::begin_input_hook({nullptr, options.context()}, derived_state, region_gone);
 }
-mezzo::detail::OpenScope<InputHookState>* begin_region(std::uint64_t types, DType dtype,
+/// For the types of devices that `types` has the bits of.
+mezzo::detail::OpenScope<InputHookState>* begin_region(std::uint8_t types, DType dtype,
                                                        const AutocastOptions& options) {
   if (options.enabled && !is_16bit(dtype) && dtype != DType::f32) {
     throw ValueError("Autocast", "f16, bf16 or f32", mezzo::to_string(dtype), "choose one of them");
@@ -298,16 +282,21 @@ mezzo::detail::OpenScope<InputHookState>* begin_region(std::uint64_t types, DTyp
     throw ValueError("Autocast", "f16 or bf16 beside fp8", mezzo::to_string(dtype), "choose one of them");
   }
   State state;
-  state.regions.fill({options.enabled, dtype, options.fp8 ? detail::number_of(*options.fp8) : 0});
+  state.regions.fill(
+      {options.enabled, dtype, static_cast<std::uint8_t>(options.fp8 ? detail::number_of(*options.fp8) : 0)});
+  state.types = types;
+  state.sets_cache = options.cache_enabled.has_value();
   state.cache = options.cache_enabled.value_or(false);
-  return begin_region(types | (options.cache_enabled ? kSetsCache : 0), state);
+  return begin_region(state);
 }
 
 /// The bit of a device's type. Throws when casts are to be made on a device that is not there.
-std::uint64_t type_of(Device device, const AutocastOptions& options) {
+std::uint8_t type_of(Device device, const AutocastOptions& options) {
   if (options.enabled) static_cast<void>(backend(device));
-  return of_type(static_cast<std::size_t>(device.type));
+  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(device.type));
 }
+
+constexpr std::uint8_t kAllTypes = (1U << kDeviceTypeCount) - 1;
 
 }  // namespace
 
@@ -319,18 +308,19 @@ Autocast::Autocast(Device device, std::optional<DType> dtype, const AutocastOpti
           begin_region(type_of(device, options), dtype.value_or(current().at(device.type).dtype), options)) {}
 
 Autocast::Autocast(DType dtype, const AutocastOptions& options)
-    : scope_(begin_region(of_type(0) | of_type(1), dtype, options)) {}
+    : scope_(begin_region(kAllTypes, dtype, options)) {}
 
 Autocast::~Autocast() { mezzo::detail::end_input_hook(scope_); }
 
 mezzo::detail::OpenScope<InputHookState>* detail::begin_rule(const PrecisionRule& rule,
                                                              std::uint64_t float8) {
-  const std::uint64_t types = of_type(0) | of_type(1);
-  if (rule.dtype) return begin_region(types, *rule.dtype, {});
-  if (!rule.float8) return begin_region(types, DType::f32, {.enabled = false});
+  if (rule.dtype) return begin_region(kAllTypes, *rule.dtype, {});
+  if (!rule.float8) return begin_region(kAllTypes, DType::f32, {.enabled = false});
   State state;
-  state.regions.fill({true, DType::bf16, float8});
-  return begin_region(types | kKeepsDType, state);
+  state.regions.fill({true, DType::bf16, static_cast<std::uint8_t>(float8)});
+  state.types = kAllTypes;
+  state.keeps_dtype = true;
+  return begin_region(state);
 }
 
 bool is_autocast_enabled(DeviceType type) { return current().at(type).enabled; }

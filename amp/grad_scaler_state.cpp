@@ -48,15 +48,19 @@ void detail::warn_below_1(double scale) {
       "autograd::detect_anomaly(), or give the loss a smaller weight");
 }
 
-ScalerRecord StepResult::read() const {
-  ScalerRecord record;
-  if (!record_.defined()) return record;
+namespace {
+/// The record in `memory`; `otherwise` where that is undefined.
+ScalerRecord read_from(const Tensor& memory, const ScalerRecord& otherwise) {
+  if (!memory.defined()) return otherwise;
   count_host_read();
-  backend(record_.device())
-      .copy_to_host(&record, record_.impl().data(), sizeof(record), record_.device().index);
+  ScalerRecord record;
+  backend(memory.device()).copy_to_host(&record, memory.impl().data(), sizeof(record), memory.device().index);
   detail::warn_below_1(static_cast<double>(record.scale));
   return record;
 }
+}  // namespace
+
+ScalerRecord StepResult::read() const { return read_from(record_, {}); }
 
 bool StepResult::skipped() const {
   const ScalerRecord record = read();
@@ -113,14 +117,7 @@ void GradScaler::set_growth_interval(std::int64_t interval) {
   set_options(options);
 }
 
-ScalerRecord GradScaler::read_record() const {
-  if (!record_.defined()) return initial_;
-  count_host_read();
-  ScalerRecord host;
-  backend(record_.device()).copy_to_host(&host, record_.impl().data(), sizeof(host), record_.device().index);
-  detail::warn_below_1(static_cast<double>(host.scale));
-  return host;
-}
+ScalerRecord GradScaler::read_record() const { return read_from(record_, initial_); }
 
 void GradScaler::write_record(const ScalerRecord& host) const {
   backend(record_.device())

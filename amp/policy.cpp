@@ -117,19 +117,12 @@ std::vector<PolicyRow> policy() {
 }
 
 std::string_view describe(Category category) {
-  switch (category) {
-    case Category::lower_precision:
-      return "f32, f16 and bf16 inputs are cast to the region's dtype";
-    case Category::fp32:
-      return "f16 and bf16 inputs are computed in f32, and the result is f32";
-    case Category::promote:
-      return "inputs are cast to the widest of their dtypes; f16 with bf16 gives f32";
-    case Category::banned:
-      return "refused inside a region";
-    case Category::passthrough:
-      break;
-  }
-  return "runs in the dtypes of its inputs";
+  constexpr std::array<std::string_view, kEnumNames<Category>.size()> kTexts{
+      "f32, f16 and bf16 inputs are cast to the region's dtype",
+      "f16 and bf16 inputs are computed in f32, and the result is f32",
+      "inputs are cast to the widest of their dtypes; f16 with bf16 gives f32", "refused inside a region",
+      "runs in the dtypes of its inputs"};
+  return kTexts[static_cast<std::size_t>(category)];
 }
 
 std::string to_string(const std::vector<PolicyRow>& rows) {

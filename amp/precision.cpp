@@ -27,19 +27,9 @@ std::string lower(std::string_view text) {
 }  // namespace
 
 std::string to_string(Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
-      return "fp32";
-    case Precision::fp16:
-      return "fp16";
-    case Precision::amp_fp16:
-      return "amp_fp16";
-    case Precision::amp_bf16:
-      return "amp_bf16";
-    case Precision::amp_fp8:
-      break;
-  }
-  return "amp_fp8";
+  constexpr std::array<const char*, kPrecisions.size()> kNames{"fp32", "fp16", "amp_fp16", "amp_bf16",
+                                                               "amp_fp8"};
+  return kNames[static_cast<std::size_t>(precision)];
 }
 
 Precision precision_from_string(std::string_view name) {

@@ -253,11 +253,8 @@ class Trace::Recorder final : public RefCounted, OpObserver, CastLog {
   std::optional<OpObserverGuard> ops_;
 };
 
-Trace::Trace() : recorder_(new Recorder) { recorder_->retain(); }
-Trace::~Trace() {
-  recorder_->end();
-  recorder_->release();
-}
+Trace::Trace() : recorder_(make_ref<Recorder>()) {}
+Trace::~Trace() { recorder_->end(); }
 TraceReport Trace::report() const { return recorder_->report(); }
 void Trace::reset() { recorder_->reset(); }
 

@@ -77,7 +77,7 @@ class Trace {
 
  private:
   class Recorder;
-  Recorder* recorder_;  // counted: it may be at work when this ends
+  Ref<Recorder> recorder_;  // it may be at work when this ends
 };
 
 [[nodiscard]] inline Trace trace() { return {}; }

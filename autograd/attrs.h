@@ -99,8 +99,8 @@ T from_value(const Value& value) {
     return value.as_string();
   } else if constexpr (std::is_same_v<T, Scalar>) {
     return scalar_from(value);
-  } else if constexpr (std::is_same_v<T, Dims>) {
-    return dims_from(value);
+  } else if constexpr (std::is_base_of_v<Dims, T>) {
+    return T(dims_from(value));
   } else if constexpr (std::is_same_v<T, IntList>) {
     return ints_from(value);
   } else if constexpr (std::is_same_v<T, DType>) {
@@ -119,7 +119,7 @@ Value field_to_value(const T& field) {
     return field ? field_to_value(*field) : Value();
   } else if constexpr (std::is_same_v<T, Scalar>) {
     return to_value(field);
-  } else if constexpr (std::is_same_v<T, Dims> || std::is_same_v<T, IntList>) {
+  } else if constexpr (std::is_base_of_v<Dims, T> || std::is_same_v<T, IntList>) {
     return Value(std::span<const std::int64_t>(field));
   } else if constexpr (std::is_same_v<T, DType>) {
     return Value(info(field).name);
@@ -154,7 +154,7 @@ std::string type_name() {
     return "string";
   } else if constexpr (std::is_same_v<T, Scalar>) {
     return "number";
-  } else if constexpr (std::is_same_v<T, Dims> || std::is_same_v<T, IntList>) {
+  } else if constexpr (std::is_base_of_v<Dims, T> || std::is_same_v<T, IntList>) {
     return "ints";
   } else if constexpr (std::is_same_v<T, DType>) {
     return "dtype";

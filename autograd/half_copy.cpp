@@ -11,7 +11,6 @@
 #include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
-#include "mezzo/autograd/leaf_cast.h"
 #include "mezzo/autograd/recorded/copies.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
@@ -60,7 +59,10 @@ void each_copy(AutogradMeta& meta, const TensorImpl& leaf, F f) {
 
 Tensor half_copy_for_call(const Tensor& leaf, DType dtype, bool* to_drop) {
   Outputs cast(half_copy(leaf, dtype, to_drop));
-  if (grad_enabled()) record(autograd::leaf_cast_op(), {leaf}, ToDTypeAttrs{dtype}, cast);
+  if (grad_enabled()) {
+    record(to_dtype_descriptor(), {leaf}, ToDTypeAttrs{dtype}, cast);
+    static_cast<autograd::Node&>(*cast[0].impl().grad_fn).for_one_call = true;
+  }
   return std::move(cast[0]);
 }
 

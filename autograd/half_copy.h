@@ -16,7 +16,7 @@ namespace mezzo {
 [[nodiscard]] Tensor half_copy(const Tensor& leaf, DType dtype, bool* to_drop = nullptr);
 
 /// half_copy for the input of one call of an op. Where autograd records, the copy has a history whose edges
-/// lead straight to the leaf (autograd/leaf_cast.h), so no other op may get it.
+/// lead straight to the leaf (Node::for_one_call), so no other op may get it.
 [[nodiscard]] Tensor half_copy_for_call(const Tensor& leaf, DType dtype, bool* to_drop);
 
 /// Drops the copies of a leaf that no optimizer keeps; what graphs still hold stays alive with them.

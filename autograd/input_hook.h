@@ -37,22 +37,18 @@ struct InputHookState {
 /// The state of the calling thread.
 [[nodiscard]] InputHookState input_hook_state() noexcept;
 
+namespace detail {
+[[nodiscard]] ScopeList<InputHookState>& input_hooks() noexcept;  // of the calling thread
+extern template class LocalScope<InputHookState, input_hooks>;
+}  // namespace detail
+
 /// Installs a state on its thread while it lives; of several the newest that lives counts. For local
 /// variables: it ends on its own thread. Scopes that begin while it lives may end after it.
-class InputHookGuard {
- public:
-  explicit InputHookGuard(InputHookState state) noexcept;
-  ~InputHookGuard();
-  InputHookGuard(const InputHookGuard&) = delete;
-  InputHookGuard& operator=(const InputHookGuard&) = delete;
-
- private:
-  detail::Scope<InputHookState> scope_;
-};
+using InputHookGuard = detail::LocalScope<InputHookState, detail::input_hooks>;
 
 /// No input hook while it lives: ops run in the dtypes of their inputs, whatever autocast says around it.
 struct NoInputHook : InputHookGuard {
-  NoInputHook() noexcept : InputHookGuard(InputHookState{}) {}
+  NoInputHook() noexcept : LocalScope(InputHookState{}) {}
 };
 
 namespace detail {

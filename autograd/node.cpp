@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "mezzo/autograd/leaf_cast.h"
 #include "mezzo/autograd/progress.h"
 #include "mezzo/autograd/region.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/scope_list.h"
+#include "mezzo/ops/cast.h"
 
 namespace mezzo {
 
@@ -22,12 +22,10 @@ thread_local autograd::Progress current_progress;
 
 InputHookState input_hook_state() noexcept { return open_input_hooks.value_or({}); }
 
-InputHookGuard::InputHookGuard(InputHookState state) noexcept : scope_{.own = state} {
-  open_input_hooks.push(scope_);
-}
-InputHookGuard::~InputHookGuard() { open_input_hooks.pop(scope_); }
-
 namespace detail {
+
+ScopeList<InputHookState>& input_hooks() noexcept { return open_input_hooks; }
+template class LocalScope<InputHookState, input_hooks>;
 
 OpenScope<InputHookState>* begin_input_hook(InputHookState own, Scope<InputHookState>::Derive derive,
                                             void (*gone)() noexcept) {
@@ -194,12 +192,12 @@ Edge edge_to(const Tensor& tensor) {
   // rounding and a pass. Not in a narrower one, though: several gradients may meet here, and each would be
   // rounded before they are added.
   const Node& maker = *edge.node();
-  if (maker.info.name.value != "to_dtype" || !is_floating(maker.edges[0].dtype)) return edge;
+  if (&maker.info != &to_dtype_descriptor().info || !is_floating(maker.edges[0].dtype)) return edge;
   const DType before = maker.edges[0].wanted;
   const bool is_wide = !is_float8(before) && (is_float8(edge.dtype) || promote(before, edge.dtype) == before);
   if (!is_wide) return edge;
   edge.wanted = before;
-  if (maker.edges[0].leaf && is_leaf_cast(maker.info)) {
+  if (maker.edges[0].leaf && maker.for_one_call) {
     edge.target = Ref<RefCounted>(maker.edges[0].target);
     edge.leaf = true;
     edge.index = 0;
@@ -253,7 +251,8 @@ void attach(const Ref<Node>& node, Inputs inputs, Outputs& outputs, Saves saves)
     if (!read || !input.defined() || !is_in(saves.inputs, i)) continue;
     if (input.is_inference()) [[unlikely]]
       refuse_inference(node->info.name.value, i, input);
-    // A weight's 16-bit copy for this call (leaf_cast.h) is nobody else's, and so it keeps its history.
+    // A weight's 16-bit copy for this call (Node::for_one_call) is nobody else's, and so it keeps its
+    // history.
     const bool only_here = node->edges[i].leaf && !input.is_leaf();
     saved = {only_here ? input : with_present_history(input), input.version()};
   }

@@ -72,6 +72,10 @@ class Node : public RefCounted {
   InputHookState input_hook;
   OnceRef<RefCounted> hooks;  ///< NodeHooks (autograd_meta.h), made at first need
   bool released = false;
+  /// The cast of a weight that autocast hands to one call of an op: nobody else has its result, so no hook
+  /// and no request for its gradient can come, and edges lead past it to the leaf. That spares backward a
+  /// node for every weight.
+  bool for_one_call = false;
   /// Where in the tree of modules forward ran, when anomalies are looked for (nn/anomaly.h); lives as long as
   /// the process.
   const std::string* place = nullptr;

@@ -211,23 +211,12 @@ Value& Value::push_back(Value value) {
 
 bool operator==(const Value& a, const Value& b) {
   if (a.kind() != b.kind()) return false;
-  switch (a.kind()) {
-    case Value::Kind::null:
-      return true;
-    case Value::Kind::boolean:
-      return a.as_bool() == b.as_bool();
-    case Value::Kind::integer:
-      return a.as_int() == b.as_int();
-    case Value::Kind::real:
-      return same_double(a.as_double(), b.as_double());
-    case Value::Kind::string:
-      return a.as_string() == b.as_string();
-    case Value::Kind::list:
-      return a.as_list() == b.as_list();
-    case Value::Kind::map:
-      break;
-  }
-  return same_map(a.as_map(), b);
+  if (a.is_bool()) return a.as_bool() == b.as_bool();
+  if (a.is_int()) return a.as_int() == b.as_int();
+  if (a.is_double()) return same_double(a.as_double(), b.as_double());
+  if (a.is_string()) return a.as_string() == b.as_string();
+  if (a.is_list()) return a.as_list() == b.as_list();
+  return a.is_null() || same_map(a.as_map(), b);
 }
 
 void Value::refuse_integer(std::uint64_t value) {
@@ -237,20 +226,12 @@ void Value::refuse_integer(std::uint64_t value) {
 
 void Value::refuse(std::string_view op, std::string_view expected) const {
   std::string got(mezzo::to_string(kind()));
-  switch (kind()) {
-    case Kind::null:
-      break;
-    case Kind::list:
-    case Kind::map:
-      got += " of " + std::to_string(size());
-      break;
-    case Kind::string:
-      got += " " + quote(as_string());
-      break;
-    default:
-      got += " " + to_string();
-      break;
-  }
+  if (is_list() || is_map())
+    got += " of " + std::to_string(size());
+  else if (is_string())
+    got += " " + quote(as_string());
+  else if (!is_null())
+    got += " " + to_string();
   throw ValueError(op, expected, got, "check where the value was made");
 }
 

@@ -217,11 +217,8 @@ class DetectAnomaly::Watch final : public RefCounted, OpObserver, nn::CallObserv
   std::optional<nn::CallObserverGuard> calls_;
 };
 
-DetectAnomaly::DetectAnomaly(AnomalyOptions options) : watch_(new Watch(options)) { watch_->retain(); }
-DetectAnomaly::~DetectAnomaly() {
-  watch_->end();
-  watch_->release();
-}
+DetectAnomaly::DetectAnomaly(AnomalyOptions options) : watch_(make_ref<Watch>(options)) {}
+DetectAnomaly::~DetectAnomaly() { watch_->end(); }
 const std::optional<Anomaly>& DetectAnomaly::found() const noexcept { return watch_->found; }
 void DetectAnomaly::reset() { watch_->found.reset(); }
 

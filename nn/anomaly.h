@@ -58,7 +58,7 @@ class DetectAnomaly {
 
  private:
   class Watch;
-  Watch* watch_;  // counted: it may be at work when this ends
+  Ref<Watch> watch_;  // it may be at work when this ends
 };
 
 /// `const auto anomaly = autograd::detect_anomaly();`

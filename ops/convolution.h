@@ -13,8 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "mezzo/autograd/attrs.h"
 #include "mezzo/core/tensor.h"
-#include "mezzo/core/value.h"
 #include "mezzo/ops/spatial.h"
 
 namespace mezzo {
@@ -51,6 +51,7 @@ struct ConvOptions {
   ConvPadding padding = 0;  ///< "same" needs strides of 1 (ValueError)
   SpatialSizes dilation = 1;
   std::int64_t groups = 1;
+  MEZZO_FIELDS(ConvOptions, stride, padding, dilation, groups)
 };
 /// y[n, o, t] = bias[o] + sum over c, k of x[n, c, t * stride - padding + k * dilation] * weight[o, c, k],
 /// with c over the channels of o's group.
@@ -68,6 +69,7 @@ struct ConvTransposeOptions {
   SpatialSizes output_padding = 0;  ///< below stride or dilation (ValueError)
   std::int64_t groups = 1;
   SpatialSizes dilation = 1;
+  MEZZO_FIELDS(ConvTransposeOptions, stride, padding, output_padding, groups, dilation)
 };
 /// The gradient of a convolution with respect to its input: x is spread over the output by weight.
 /// Shapes: x [N, C, spatial..], weight [C, O / groups, kernel..], bias [O] or undefined -> [N, O, out..]; out

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "mezzo/autograd/attrs.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/spatial.h"
@@ -84,6 +85,7 @@ struct MaxUnpoolOptions {
   SpatialSizes stride = {};  ///< kernel_size
   SpatialSizes padding = 0;
   SpatialSizes output_size = {};  ///< (size - 1) stride - 2 padding + kernel_size
+  MEZZO_FIELDS(MaxUnpoolOptions, kernel_size, stride, padding, output_size)
 };
 /// Zeros, with each element of x at the place in its image that `indices` says: undoes
 /// max_pool1d_with_indices and so on, but for what was not largest. Where places repeat, the last element in

@@ -28,16 +28,11 @@ inline constexpr std::array<std::string_view, 6> kEnumNames<InterpolateMode>{
 /// `2.0` or `{2.0, 0.5}`: one factor for all spatial dims, or one per dim; none by default.
 class ScaleFactors {
  public:
-  ScaleFactors();
+  ScaleFactors() = default;
   template <class Number>
   requires std::is_arithmetic_v<Number> ScaleFactors(Number factor)
       : ScaleFactors({static_cast<double>(factor)}) {}
   ScaleFactors(std::initializer_list<double> factors);
-  ScaleFactors(const ScaleFactors& other);
-  ScaleFactors(ScaleFactors&& other) noexcept;
-  ScaleFactors& operator=(const ScaleFactors& other);
-  ScaleFactors& operator=(ScaleFactors&& other) noexcept;
-  ~ScaleFactors();
 
   [[nodiscard]] std::span<const double> list() const;
 
@@ -45,7 +40,7 @@ class ScaleFactors {
   static constexpr std::string_view kTypeName = "floats";
   static ScaleFactors from_value(const Value& value);
   [[nodiscard]] Value to_value() const;
-  friend bool operator==(const ScaleFactors& a, const ScaleFactors& b);
+  friend bool operator==(const ScaleFactors& a, const ScaleFactors& b) = default;
 
  private:
   SmallVector<double, 3> factors_;

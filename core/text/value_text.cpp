@@ -31,28 +31,13 @@ std::size_t sequence_length(std::string_view text) {
   return overlong || surrogate || too_large ? 0 : length;
 }
 
-void append_control(std::string& out, unsigned char c) {
-  constexpr std::string_view kHex = "0123456789abcdef";
-  switch (c) {
-    case '\b':
-      out += "\\b";
-      return;
-    case '\f':
-      out += "\\f";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    default:
-      (((out += "\\u00") += kHex[c >> 4U]) += kHex[c & 15U]);
-      return;
-  }
+void append_control(std::string& out, char c) {
+  constexpr std::string_view kHex = "0123456789abcdef", kNamed = "\b\f\n\r\t", kLetters = "bfnrt";
+  const auto bits = static_cast<unsigned char>(c);
+  if (const std::size_t at = kNamed.find(c); at != std::string_view::npos)
+    (out += '\\') += kLetters[at];
+  else
+    ((out += "\\u00") += kHex[bits >> 4U]) += kHex[bits & 15U];
 }
 
 /// The length of the run of ASCII characters at the beginning of `text` that need no escape in JSON.
@@ -74,7 +59,7 @@ void append_string(std::string& out, std::string_view text) {
     if (length == 0) {
       out += "\xEF\xBF\xBD";
     } else if (c < 0x20 || c == 0x7F) {
-      append_control(out, c);
+      append_control(out, text[0]);
     } else {
       if (c == '"' || c == '\\') out += '\\';
       out += text.substr(0, length);

@@ -1,4 +1,5 @@
 // Summaries as text: the tree, the cells of the columns, and the totals.
+#include <array>
 #include <ostream>
 
 #include "mezzo/core/text/text_table.h"
@@ -15,23 +16,8 @@ bool is_number(SummaryColumn column) {
          column == SummaryColumn::calls;
 }
 
-std::string title_of(SummaryColumn column) {
-  switch (column) {
-    case SummaryColumn::output_shape:
-      return "Output Shape";
-    case SummaryColumn::output_dtype:
-      return "Output DType";
-    case SummaryColumn::parameters:
-      return "Param #";
-    case SummaryColumn::trainable:
-      return "Trainable";
-    case SummaryColumn::mult_adds:
-      return "Mult-Adds";
-    case SummaryColumn::calls:
-      break;
-  }
-  return "Calls";
-}
+/// By SummaryColumn.
+constexpr std::array kTitles{"Output Shape", "Output DType", "Param #", "Trainable", "Mult-Adds", "Calls"};
 
 /// Turns rows into cells.
 class Cells {
@@ -117,7 +103,8 @@ class Tree {
 
 TextTable table_of(const Summary& summary) {
   std::vector<TextTable::Column> columns{{"Layer (type (name))"}};
-  for (const SummaryColumn column : summary.columns) columns.push_back({title_of(column), is_number(column)});
+  for (const SummaryColumn column : summary.columns)
+    columns.push_back({kTitles[static_cast<std::size_t>(column)], is_number(column)});
   for (const std::string& title : summary.extra_titles) columns.push_back({title});
   TextTable table(columns);
   const Cells cells(summary);

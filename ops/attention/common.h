@@ -13,30 +13,18 @@ struct AttentionAttrs {
   std::optional<double> scale = {};
   double dropout_p = 0;
   bool enable_gqa = false;
-  static constexpr auto common_fields() {
-    using A = AttentionAttrs;
-    return std::tuple{attr("is_causal", &A::is_causal), attr("scale", &A::scale),
-                      attr("dropout_p", &A::dropout_p), attr("enable_gqa", &A::enable_gqa)};
-  }
 };
 
 struct AttentionForwardAttrs : AttentionAttrs {
   bool logsumexp = false;  ///< a second output: each query's logsumexp, [.., L], in the compute type
-  static constexpr auto fields() {
-    return std::tuple_cat(common_fields(), std::tuple{attr("logsumexp", &AttentionForwardAttrs::logsumexp)});
-  }
+  MEZZO_FIELDS(AttentionForwardAttrs, is_causal, scale, dropout_p, enable_gqa, logsumexp)
 };
 /// Which gradients the backward op returns, in this order, and in which dtypes (default: q's).
 struct AttentionBackwardAttrs : AttentionAttrs {
   bool query = true, key = true, value = true;
   std::optional<DType> query_dtype = {}, key_dtype = {}, value_dtype = {};
-  static constexpr auto fields() {
-    using A = AttentionBackwardAttrs;
-    return std::tuple_cat(common_fields(),
-                          std::tuple{attr("query", &A::query), attr("key", &A::key), attr("value", &A::value),
-                                     attr("query_dtype", &A::query_dtype), attr("key_dtype", &A::key_dtype),
-                                     attr("value_dtype", &A::value_dtype)});
-  }
+  MEZZO_FIELDS(AttentionBackwardAttrs, is_causal, scale, dropout_p, enable_gqa, query, key, value,
+               query_dtype, key_dtype, value_dtype)
 };
 
 /// The tensors of a call; mask and seed may be undefined.

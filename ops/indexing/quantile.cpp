@@ -19,11 +19,7 @@ struct QuantileAttrs {
   std::optional<std::int64_t> dim = {};
   bool keepdim = false;
   QuantileInterpolation interpolation = QuantileInterpolation::linear;
-  static constexpr auto fields() {
-    using A = QuantileAttrs;
-    return std::tuple{attr("dim", &A::dim), attr("keepdim", &A::keepdim),
-                      attr("interpolation", &A::interpolation)};
-  }
+  MEZZO_FIELDS(QuantileAttrs, dim, keepdim, interpolation)
 };
 using QuantileArgs = ForwardArgs<QuantileAttrs>;
 

@@ -132,11 +132,7 @@ struct CrossEntropyBackwardAttrs {
   Reduction reduction = Reduction::mean;
   double label_smoothing = 0;
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    using A = CrossEntropyBackwardAttrs;
-    return std::tuple{attr("ignore_index", &A::ignore_index), attr("reduction", &A::reduction),
-                      attr("label_smoothing", &A::label_smoothing), attr("dtype", &A::dtype)};
-  }
+  MEZZO_FIELDS(CrossEntropyBackwardAttrs, ignore_index, reduction, label_smoothing, dtype)
 };
 
 bool is_probabilities(const Tensor& target) { return is_floating(target.dtype()); }

@@ -25,18 +25,12 @@ struct CtcAttrs {
   Reduction reduction = Reduction::mean;
   bool zero_infinity = false;
   std::optional<std::int64_t> longest = {};
-  static constexpr auto fields() {
-    using A = CtcAttrs;
-    return std::tuple{attr("blank", &A::blank), attr("reduction", &A::reduction),
-                      attr("zero_infinity", &A::zero_infinity), attr("longest", &A::longest)};
-  }
+  MEZZO_FIELDS(CtcAttrs, blank, reduction, zero_infinity, longest)
 };
 /// With the dtype of the gradient; default: grad's.
 struct CtcBackwardAttrs : CtcAttrs {
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    return std::tuple_cat(CtcAttrs::fields(), std::tuple{attr("dtype", &CtcBackwardAttrs::dtype)});
-  }
+  MEZZO_FIELDS(CtcBackwardAttrs, blank, reduction, zero_infinity, longest, dtype)
 };
 
 // --- what is passed, checked
@@ -186,14 +180,9 @@ Outputs ctc_forward(const ForwardArgs<CtcAttrs>& args) {
   kernels::ctc_loss(inputs.device(), static_cast<double*>(losses.impl().data()), inputs.batch(), compute);
   if (args.attrs.zero_infinity)
     losses = where(eq(losses, std::numeric_limits<double>::infinity()), 0.0, losses);
-  switch (args.attrs.reduction) {
-    case Reduction::none:
-      return to(log_probs.dim() == 3 ? losses : reshape(losses, {}), result);
-    case Reduction::sum:
-      return to(sum(losses), result);
-    case Reduction::mean:
-      break;
-  }
+  if (args.attrs.reduction == Reduction::none)
+    return to(log_probs.dim() == 3 ? losses : reshape(losses, {}), result);
+  if (args.attrs.reduction == Reduction::sum) return to(sum(losses), result);
   return to(inputs.batch().samples == 0 ? mean(losses) : sum(losses / inputs.divisors()), result);
 }
 

@@ -39,11 +39,7 @@ struct InstanceNormAttrs {
   bool use_input_stats = true;
   double momentum = 0.1;
   double eps = 1e-5;
-  static constexpr auto fields() {
-    using A = InstanceNormAttrs;
-    return std::tuple{attr("use_input_stats", &A::use_input_stats), attr("momentum", &A::momentum),
-                      attr("eps", &A::eps)};
-  }
+  MEZZO_FIELDS(InstanceNormAttrs, use_input_stats, momentum, eps)
   [[nodiscard]] bool own() const { return use_input_stats; }
   static std::vector<Sample<InstanceNormAttrs>> samples();
   [[nodiscard]] ChannelNorm norm(const Shape& shape) const {

@@ -36,11 +36,7 @@ struct GradientRequest {
 struct GradientAttrs {
   bool input = true, weight = true, bias = true;
   std::optional<DType> input_dtype = {}, parameter_dtype = {};
-  static constexpr auto fields() {
-    using A = GradientAttrs;
-    return std::tuple{attr("input", &A::input), attr("weight", &A::weight), attr("bias", &A::bias),
-                      attr("input_dtype", &A::input_dtype), attr("parameter_dtype", &A::parameter_dtype)};
-  }
+  MEZZO_FIELDS(GradientAttrs, input, weight, bias, input_dtype, parameter_dtype)
 };
 /// The gradients that a vjp asks for: of its inputs 0, `weight` and `bias` that are needed.
 template <class A>
@@ -122,11 +118,7 @@ struct GroupNormBackwardAttrs : GradientAttrs, GroupNormAttrs {
 struct BatchNormBackwardAttrs : GradientAttrs {
   bool training = false;
   double eps = 1e-5;
-  static constexpr auto fields() {
-    using A = BatchNormBackwardAttrs;
-    return std::tuple_cat(std::tuple{attr("training", &A::training), attr("eps", &A::eps)},
-                          GradientAttrs::fields());
-  }
+  MEZZO_FIELDS(BatchNormBackwardAttrs, training, eps, input, weight, bias, input_dtype, parameter_dtype)
 };
 /// The gradients of batch_norm that `attrs` ask for; given statistics count as constants.
 [[nodiscard]] Outputs batch_norm_backward(const Tensor& grad, const Tensor& x, const Tensor& running_mean,

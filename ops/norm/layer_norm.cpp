@@ -18,31 +18,19 @@ struct LayerNormAttrs {
   Dims normalized_shape;
   double eps = 1e-5;
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    using A = LayerNormAttrs;
-    return std::tuple{attr("normalized_shape", &A::normalized_shape), attr("eps", &A::eps),
-                      attr("dtype", &A::dtype)};
-  }
+  MEZZO_FIELDS(LayerNormAttrs, normalized_shape, eps, dtype)
 };
 struct RmsNormAttrs {
   Dims normalized_shape;
   std::optional<double> eps = {};
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    using A = RmsNormAttrs;
-    return std::tuple{attr("normalized_shape", &A::normalized_shape), attr("eps", &A::eps),
-                      attr("dtype", &A::dtype)};
-  }
+  MEZZO_FIELDS(RmsNormAttrs, normalized_shape, eps, dtype)
 };
 /// Inputs of a backward op: grad, x, weight. Outputs are the gradients asked for.
 struct BackwardAttrs : GradientAttrs {
   Dims normalized_shape;
   double eps = 1e-5;
-  static constexpr auto fields() {
-    using A = BackwardAttrs;
-    return std::tuple_cat(std::tuple{attr("normalized_shape", &A::normalized_shape), attr("eps", &A::eps)},
-                          GradientAttrs::fields());
-  }
+  MEZZO_FIELDS(BackwardAttrs, normalized_shape, eps, input, weight, bias, input_dtype, parameter_dtype)
 };
 
 template <RowNorm kKind>

@@ -20,11 +20,7 @@ constexpr std::string_view kBackward = "avg_pool_backward";
 struct AvgPoolAttrs : PoolAttrs {
   bool count_include_pad = true;
   std::optional<std::int64_t> divisor_override = {};
-  static constexpr auto fields() {
-    using A = AvgPoolAttrs;
-    return std::tuple_cat(PoolAttrs::fields(), std::tuple{attr("count_include_pad", &A::count_include_pad),
-                                                          attr("divisor_override", &A::divisor_override)});
-  }
+  MEZZO_FIELDS(AvgPoolAttrs, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 };
 using AvgPoolBackwardAttrs = PoolBackwardAttrs<AvgPoolAttrs>;
 
@@ -97,14 +93,10 @@ std::vector<Sample<AdaptivePoolAttrs>> samples_of(AdaptivePoolAttrs /*kind*/) {
     return {{{real({1, 2, 4, 3, 5})}, {{3, 1, 2}}}};
 }
 
-template <std::size_t kSpatial, class A>
-std::vector<Sample<A>> pool_samples() {
-  return samples_of<kSpatial>(A{});
-}
-
 template <class A, std::size_t kSpatial>
-constexpr Op<A> kPool = plain_op<A>(kNames<A>[kSpatial - 1], Category::passthrough, pool_samples<kSpatial, A>,
-                                    forward<kSpatial, A>, vjp<kSpatial, A>, kSaveNothing);
+constexpr Op<A> kPool = plain_op<A>(
+    kNames<A>[kSpatial - 1], Category::passthrough, [] { return samples_of<kSpatial>(A{}); },
+    forward<kSpatial, A>, vjp<kSpatial, A>, kSaveNothing);
 
 /// The pooling of so many dims.
 template <class A>

@@ -26,29 +26,6 @@ using namespace ops;
 using op_samples::absent;
 using op_samples::real;
 
-struct ConvAttrs {
-  Dims stride{1};
-  ConvPadding padding;
-  Dims dilation{1};
-  std::int64_t groups = 1;
-  static constexpr auto fields() {
-    using A = ConvAttrs;
-    return std::tuple{attr("stride", &A::stride), attr("padding", &A::padding),
-                      attr("dilation", &A::dilation), attr("groups", &A::groups)};
-  }
-};
-struct ConvTransposeAttrs {
-  Dims stride{1}, padding{0}, output_padding{0};
-  std::int64_t groups = 1;
-  Dims dilation{1};
-  static constexpr auto fields() {
-    using A = ConvTransposeAttrs;
-    return std::tuple{attr("stride", &A::stride), attr("padding", &A::padding),
-                      attr("output_padding", &A::output_padding), attr("groups", &A::groups),
-                      attr("dilation", &A::dilation)};
-  }
-};
-
 constexpr std::array<std::string_view, 3> kNames{"conv1d", "conv2d", "conv3d"};
 constexpr std::array<std::string_view, 3> kTransposeNames{"conv_transpose1d", "conv_transpose2d",
                                                           "conv_transpose3d"};
@@ -93,7 +70,7 @@ void require_tensors(std::string_view op, const Tensor& x, const Tensor& weight,
 struct Pads {
   Dims front, total;
 };
-Pads pads_of(std::string_view op, const ConvAttrs& attrs, const Dims& stride, const Dims& dilation,
+Pads pads_of(std::string_view op, const ConvOptions& attrs, const Dims& stride, const Dims& dilation,
              const Shape& weight, std::size_t spatial) {
   Pads pads{Dims(spatial, 0), Dims(spatial, 0)};
   if (!attrs.padding.is_same()) {
@@ -112,7 +89,7 @@ Pads pads_of(std::string_view op, const ConvAttrs& attrs, const Dims& stride, co
 }
 
 ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight, std::size_t spatial,
-                       const ConvAttrs& attrs) {
+                       const ConvOptions& attrs) {
   ConvolutionAttrs result;
   result.stride = per_dim(op, "strides", attrs.stride, spatial, 1);
   result.dilation = per_dim(op, "dilations", attrs.dilation, spatial, 1);
@@ -134,7 +111,7 @@ ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight,
 }
 
 ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight, std::size_t spatial,
-                       const ConvTransposeAttrs& attrs) {
+                       const ConvTransposeOptions& attrs) {
   ConvolutionAttrs result;
   result.stride = per_dim(op, "strides", attrs.stride, spatial, 1);
   result.dilation = per_dim(op, "dilations", attrs.dilation, spatial, 1);
@@ -166,7 +143,7 @@ ConvolutionAttrs sized(std::string_view op, const Shape& x, const Shape& weight,
 // --- forward and gradients. Inputs: x, weight, bias
 
 template <std::size_t kSpatial>
-Outputs forward(const ForwardArgs<ConvAttrs>& args) {
+Outputs forward(const ForwardArgs<ConvOptions>& args) {
   constexpr std::string_view kOp = kNames[kSpatial - 1];
   const Tensor &x = args.in(0), &weight = args.in(1);
   require_tensors(kOp, x, weight, kSpatial, args.attrs.groups);
@@ -177,7 +154,7 @@ Outputs forward(const ForwardArgs<ConvAttrs>& args) {
 }
 
 template <std::size_t kSpatial>
-Outputs transpose_forward(const ForwardArgs<ConvTransposeAttrs>& args) {
+Outputs transpose_forward(const ForwardArgs<ConvTransposeOptions>& args) {
   constexpr std::string_view kOp = kTransposeNames[kSpatial - 1];
   const Tensor &x = args.in(0), &weight = args.in(1);
   require_tensors(kOp, x, weight, kSpatial, args.attrs.groups);
@@ -199,7 +176,7 @@ void weight_gradients(const VjpArgs<A>& args, const ConvolutionAttrs& attrs, con
 }
 
 template <std::size_t kSpatial>
-Gradients vjp(const VjpArgs<ConvAttrs>& args) {
+Gradients vjp(const VjpArgs<ConvOptions>& args) {
   const ConvolutionAttrs attrs =
       sized(kNames[kSpatial - 1], args.in_shape(0), args.in_shape(1), kSpatial, args.attrs);
   const Tensor g = args.grad();
@@ -213,7 +190,7 @@ Gradients vjp(const VjpArgs<ConvAttrs>& args) {
 }
 
 template <std::size_t kSpatial>
-Gradients transpose_vjp(const VjpArgs<ConvTransposeAttrs>& args) {
+Gradients transpose_vjp(const VjpArgs<ConvTransposeOptions>& args) {
   const ConvolutionAttrs attrs =
       sized(kTransposeNames[kSpatial - 1], args.in_shape(0), args.in_shape(1), kSpatial, args.attrs);
   const Tensor g = args.grad();
@@ -228,7 +205,7 @@ Gradients transpose_vjp(const VjpArgs<ConvTransposeAttrs>& args) {
 // --- descriptors
 
 template <std::size_t kSpatial>
-std::vector<Sample<ConvAttrs>> conv_samples() {
+std::vector<Sample<ConvOptions>> conv_samples() {
   if constexpr (kSpatial == 1) {
     return {{{real({2, 3, 7}), real({4, 3, 3}), real({4})}, {{2}, 1}},
             {{real({4, 8}), real({6, 2, 2}), absent()}, {{1}, "same", {3}, 2}},
@@ -244,7 +221,7 @@ std::vector<Sample<ConvAttrs>> conv_samples() {
   }
 }
 template <std::size_t kSpatial>
-std::vector<Sample<ConvTransposeAttrs>> transpose_samples() {
+std::vector<Sample<ConvTransposeOptions>> transpose_samples() {
   if constexpr (kSpatial == 1) {
     return {{{real({2, 3, 4}), real({3, 2, 3}), real({2})}, {{2}, {1}, {1}}},
             {{real({4, 3}), real({4, 3, 2}), absent()}, {{3}, {0}, {2}, 2, {2}}}};
@@ -258,25 +235,13 @@ std::vector<Sample<ConvTransposeAttrs>> transpose_samples() {
 }
 
 template <std::size_t kSpatial>
-constexpr Op<ConvAttrs> kConv = plain_op<ConvAttrs>(kNames[kSpatial - 1], Category::lower_precision,
-                                                    conv_samples<kSpatial>, forward<kSpatial>, vjp<kSpatial>,
-                                                    save_factors(0, 1), tensor_set(2));
+constexpr Op<ConvOptions> kConv = plain_op<ConvOptions>(kNames[kSpatial - 1], Category::lower_precision,
+                                                        conv_samples<kSpatial>, forward<kSpatial>,
+                                                        vjp<kSpatial>, save_factors(0, 1), tensor_set(2));
 template <std::size_t kSpatial>
-constexpr Op<ConvTransposeAttrs> kConvTranspose = plain_op<ConvTransposeAttrs>(
+constexpr Op<ConvTransposeOptions> kConvTranspose = plain_op<ConvTransposeOptions>(
     kTransposeNames[kSpatial - 1], Category::lower_precision, transpose_samples<kSpatial>,
     transpose_forward<kSpatial>, transpose_vjp<kSpatial>, save_factors(0, 1), tensor_set(2));
-
-template <std::size_t kSpatial>
-Tensor conv(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options) {
-  return bind(kConv<kSpatial>, {x, weight, bias},
-              {options.stride, options.padding, options.dilation, options.groups});
-}
-template <std::size_t kSpatial>
-Tensor conv_transpose(const Tensor& x, const Tensor& weight, const Tensor& bias,
-                      const ConvTransposeOptions& options) {
-  return bind(kConvTranspose<kSpatial>, {x, weight, bias},
-              {options.stride, options.padding, options.output_padding, options.groups, options.dilation});
-}
 
 const Registered convolution_registered{kConv<1>,          kConv<2>,          kConv<3>,
                                         kConvTranspose<1>, kConvTranspose<2>, kConvTranspose<3>};
@@ -284,25 +249,25 @@ const Registered convolution_registered{kConv<1>,          kConv<2>,          kC
 }  // namespace
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options) {
-  return conv<1>(x, weight, bias, options);
+  return bind(kConv<1>, {x, weight, bias}, options);
 }
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options) {
-  return conv<2>(x, weight, bias, options);
+  return bind(kConv<2>, {x, weight, bias}, options);
 }
 Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options) {
-  return conv<3>(x, weight, bias, options);
+  return bind(kConv<3>, {x, weight, bias}, options);
 }
 Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTransposeOptions& options) {
-  return conv_transpose<1>(x, weight, bias, options);
+  return bind(kConvTranspose<1>, {x, weight, bias}, options);
 }
 Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTransposeOptions& options) {
-  return conv_transpose<2>(x, weight, bias, options);
+  return bind(kConvTranspose<2>, {x, weight, bias}, options);
 }
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTransposeOptions& options) {
-  return conv_transpose<3>(x, weight, bias, options);
+  return bind(kConvTranspose<3>, {x, weight, bias}, options);
 }
 
 }  // namespace mezzo

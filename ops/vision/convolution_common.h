@@ -19,20 +19,12 @@ struct ConvolutionAttrs {
   std::int64_t groups = 1;
   Shape size;
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    using A = ConvolutionAttrs;
-    return std::tuple{attr("stride", &A::stride),     attr("padding", &A::padding),
-                      attr("dilation", &A::dilation), attr("groups", &A::groups),
-                      attr("size", &A::size),         attr("dtype", &A::dtype)};
-  }
+  MEZZO_FIELDS(ConvolutionAttrs, stride, padding, dilation, groups, size, dtype)
 };
 /// With the gradient of the bias as a second output where `bias` says so.
 struct ConvolutionWeightAttrs : ConvolutionAttrs {
   bool bias = false;
-  static constexpr auto fields() {
-    return std::tuple_cat(ConvolutionAttrs::fields(),
-                          std::tuple{attr("bias", &ConvolutionWeightAttrs::bias)});
-  }
+  MEZZO_FIELDS(ConvolutionWeightAttrs, stride, padding, dilation, groups, size, dtype, bias)
 };
 
 /// y of x, weight and bias (undefined for none); x and y with or without a batch dim.

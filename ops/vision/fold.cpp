@@ -16,17 +16,11 @@ constexpr std::size_t kSpatial = 2;
 
 struct UnfoldAttrs {
   Dims kernel_size = {}, dilation{1}, padding{0}, stride{1};
-  static constexpr auto fields() {
-    using A = UnfoldAttrs;
-    return std::tuple{attr("kernel_size", &A::kernel_size), attr("dilation", &A::dilation),
-                      attr("padding", &A::padding), attr("stride", &A::stride)};
-  }
+  MEZZO_FIELDS(UnfoldAttrs, kernel_size, dilation, padding, stride)
 };
 struct FoldAttrs : UnfoldAttrs {
   Dims output_size = {};
-  static constexpr auto fields() {
-    return std::tuple_cat(UnfoldAttrs::fields(), std::tuple{attr("output_size", &FoldAttrs::output_size)});
-  }
+  MEZZO_FIELDS(FoldAttrs, kernel_size, dilation, padding, stride, output_size)
 };
 
 /// The blocks of an image of `size`.

@@ -17,24 +17,15 @@ using op_samples::real;
 constexpr std::string_view kGridSample = "grid_sample", kGridSampleBackward = "grid_sample_backward";
 
 struct GridSampleAttrs : GridSampleOptions {
-  static constexpr auto fields() {
-    using A = GridSampleAttrs;
-    return std::tuple{attr("mode", &A::mode), attr("padding_mode", &A::padding_mode),
-                      attr("align_corners", &A::align_corners)};
-  }
+  MEZZO_FIELDS(GridSampleAttrs, mode, padding_mode, align_corners)
 };
 /// Which gradients are returned, x's and the grid's in this order, and in which dtypes: by default the common
 /// dtype of all inputs.
 struct GridSampleBackwardAttrs : GridSampleAttrs {
   bool input = true, grid = true;
   std::optional<DType> input_dtype = {}, grid_dtype = {};
-  static constexpr auto fields() {
-    using A = GridSampleBackwardAttrs;
-    return std::tuple_cat(
-        GridSampleAttrs::fields(),
-        std::tuple{attr("input", &A::input), attr("grid", &A::grid), attr("input_dtype", &A::input_dtype),
-                   attr("grid_dtype", &A::grid_dtype)});
-  }
+  MEZZO_FIELDS(GridSampleBackwardAttrs, mode, padding_mode, align_corners, input, grid, input_dtype,
+               grid_dtype)
 };
 
 // --- checks, and tensors as the kernels take them

@@ -8,16 +8,8 @@
 
 namespace mezzo {
 
-ScaleFactors::ScaleFactors() = default;
-ScaleFactors::ScaleFactors(const ScaleFactors& other) = default;
-ScaleFactors::ScaleFactors(ScaleFactors&& other) noexcept = default;
-ScaleFactors& ScaleFactors::operator=(const ScaleFactors& other) = default;
-ScaleFactors& ScaleFactors::operator=(ScaleFactors&& other) noexcept = default;
-ScaleFactors::~ScaleFactors() = default;
 std::span<const double> ScaleFactors::list() const { return factors_; }
 ScaleFactors::ScaleFactors(std::initializer_list<double> factors) : factors_(factors) {}
-
-bool operator==(const ScaleFactors& a, const ScaleFactors& b) { return a.factors_ == b.factors_; }
 
 ScaleFactors ScaleFactors::from_value(const Value& value) {
   ScaleFactors result;
@@ -43,22 +35,14 @@ struct InterpolateAttrs {
   ScaleFactors scale_factor = {};
   InterpolateMode mode = InterpolateMode::nearest;
   std::optional<bool> align_corners = {}, recompute_scale_factor = {};
-  static constexpr auto fields() {
-    using A = InterpolateAttrs;
-    return std::tuple{attr("size", &A::size), attr("scale_factor", &A::scale_factor), attr("mode", &A::mode),
-                      attr("align_corners", &A::align_corners),
-                      attr("recompute_scale_factor", &A::recompute_scale_factor)};
-  }
+  MEZZO_FIELDS(InterpolateAttrs, size, scale_factor, mode, align_corners, recompute_scale_factor)
 };
 /// With the spatial sizes of x, and the dtype of the gradient; default: grad's.
 struct InterpolateBackwardAttrs : InterpolateAttrs {
   Shape input_size = {};
   std::optional<DType> dtype = {};
-  static constexpr auto fields() {
-    using A = InterpolateBackwardAttrs;
-    return std::tuple_cat(InterpolateAttrs::fields(),
-                          std::tuple{attr("input_size", &A::input_size), attr("dtype", &A::dtype)});
-  }
+  MEZZO_FIELDS(InterpolateBackwardAttrs, size, scale_factor, mode, align_corners, recompute_scale_factor,
+               input_size, dtype)
 };
 
 // --- checks and sizes
@@ -68,21 +52,15 @@ struct ModeInfo {
   std::size_t least, most;  ///< spatial dims
 };
 ModeInfo info_of(InterpolateMode mode) {
-  switch (mode) {
-    case InterpolateMode::linear:
-      return {Resampling::linear, 1, 1};
-    case InterpolateMode::bilinear:
-      return {Resampling::linear, 2, 2};
-    case InterpolateMode::trilinear:
-      return {Resampling::linear, 3, 3};
-    case InterpolateMode::bicubic:
-      return {Resampling::cubic, 2, 2};
-    case InterpolateMode::nearest_exact:
-      return {Resampling::nearest_exact, 1, 3};
-    case InterpolateMode::nearest:
-      break;
-  }
-  return {Resampling::nearest, 1, 3};
+  // In the order of the enum.
+  constexpr std::array<ModeInfo, kEnumNames<InterpolateMode>.size()> kModes{
+      {{Resampling::nearest, 1, 3},
+       {Resampling::nearest_exact, 1, 3},
+       {Resampling::linear, 1, 1},
+       {Resampling::linear, 2, 2},
+       {Resampling::linear, 3, 3},
+       {Resampling::cubic, 2, 2}}};
+  return kModes[static_cast<std::size_t>(mode)];
 }
 
 /// Throws unless the arguments that do not depend on x make sense together.

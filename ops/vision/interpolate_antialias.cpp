@@ -26,10 +26,7 @@ struct AntialiasedAttrs {
   Dims size = {};
   ScaleFactors scale_factor = {};
   InterpolateMode mode = InterpolateMode::bilinear;
-  static constexpr auto fields() {
-    using A = AntialiasedAttrs;
-    return std::tuple{attr("size", &A::size), attr("scale_factor", &A::scale_factor), attr("mode", &A::mode)};
-  }
+  MEZZO_FIELDS(AntialiasedAttrs, size, scale_factor, mode)
 };
 
 /// The triangle 1 - |a|, or Keys' cubic with -1/2, at distances a.

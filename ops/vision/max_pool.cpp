@@ -20,9 +20,7 @@ constexpr std::string_view kBackward = "max_pool_backward";
 
 struct MaxPoolAttrs : PoolAttrs {
   Dims dilation{1};
-  static constexpr auto fields() {
-    return std::tuple_cat(PoolAttrs::fields(), std::tuple{attr("dilation", &MaxPoolAttrs::dilation)});
-  }
+  MEZZO_FIELDS(MaxPoolAttrs, kernel_size, stride, padding, ceil_mode, dilation)
 };
 using MaxPoolBackwardAttrs = PoolBackwardAttrs<MaxPoolAttrs>;
 
@@ -103,14 +101,10 @@ std::vector<Sample<AdaptivePoolAttrs>> samples_of(AdaptivePoolAttrs /*kind*/) {
     return {{{distinct({1, 2, 4, 3, 5})}, {{3, 1, 2}}}};
 }
 
-template <std::size_t kSpatial, class A>
-std::vector<Sample<A>> pool_samples() {
-  return samples_of<kSpatial>(A{});
-}
-
 template <class A, std::size_t kSpatial>
-constexpr Op<A> kPool = plain_op<A>(kNames<A>[kSpatial - 1], Category::passthrough, pool_samples<kSpatial, A>,
-                                    forward<kSpatial, A>, vjp<kSpatial, A>, save_outputs(1));
+constexpr Op<A> kPool = plain_op<A>(
+    kNames<A>[kSpatial - 1], Category::passthrough, [] { return samples_of<kSpatial>(A{}); },
+    forward<kSpatial, A>, vjp<kSpatial, A>, save_outputs(1));
 
 // --- max_pool_backward. Inputs: grad, indices. The indices must come from a pooling over these windows: on
 // the CPU one that is not in the image throws IndexError, on a CUDA device one outside of its window has no

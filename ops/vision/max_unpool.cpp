@@ -13,17 +13,8 @@ using namespace ops;
 
 constexpr std::array<const char*, 3> kUnpoolNames{"max_unpool1d", "max_unpool2d", "max_unpool3d"};
 
-struct MaxUnpoolAttrs {
-  Dims kernel_size = {}, stride = {}, padding{0}, output_size = {};
-  static constexpr auto fields() {
-    using A = MaxUnpoolAttrs;
-    return std::tuple{attr("kernel_size", &A::kernel_size), attr("stride", &A::stride),
-                      attr("padding", &A::padding), attr("output_size", &A::output_size)};
-  }
-};
-
 /// The spatial sizes of the result: those asked for, or what pools to `sizes` without a rest.
-Shape unpooled_sizes(const char* op, const MaxUnpoolAttrs& attrs, const Shape& sizes) {
+Shape unpooled_sizes(const char* op, const MaxUnpoolOptions& attrs, const Shape& sizes) {
   const std::size_t spatial = sizes.size();
   const Dims kernel = per_dim(op, "kernel_size", attrs.kernel_size, spatial, 1);
   const Dims stride = attrs.stride.empty() ? kernel : per_dim(op, "stride", attrs.stride, spatial, 1);
@@ -50,7 +41,7 @@ Shape unpooled_sizes(const char* op, const MaxUnpoolAttrs& attrs, const Shape& s
 }
 
 template <std::size_t kSpatial>
-Outputs max_unpool_forward(const ForwardArgs<MaxUnpoolAttrs>& args) {
+Outputs max_unpool_forward(const ForwardArgs<MaxUnpoolOptions>& args) {
   constexpr const char* kOp = kUnpoolNames[kSpatial - 1];
   const Tensor &x = args.in(0), &indices = args.in(1);
   if (x.dtype() == DType::boolean)
@@ -77,7 +68,7 @@ Outputs max_unpool_forward(const ForwardArgs<MaxUnpoolAttrs>& args) {
 
 /// One place for each image, as of several in one place only the last would stay.
 template <std::size_t kSpatial>
-std::vector<Sample<MaxUnpoolAttrs>> max_unpool_samples() {
+std::vector<Sample<MaxUnpoolOptions>> max_unpool_samples() {
   using op_samples::index, op_samples::real;
   const Shape shape = with_spatial_sizes(kSpatial == 1   ? Shape{2, 3, 1}
                                          : kSpatial == 2 ? Shape{2, 3, 1, 1}
@@ -88,28 +79,22 @@ std::vector<Sample<MaxUnpoolAttrs>> max_unpool_samples() {
 }
 
 template <std::size_t kSpatial>
-constexpr Op<MaxUnpoolAttrs> kMaxUnpool = plain_composition<MaxUnpoolAttrs>(kUnpoolNames[kSpatial - 1],
-                                                                            max_unpool_samples<kSpatial>,
-                                                                            max_unpool_forward<kSpatial>);
-
-template <std::size_t kSpatial>
-Tensor unpooled(const Tensor& x, const Tensor& indices, const MaxUnpoolOptions& options) {
-  return bind(kMaxUnpool<kSpatial>, {x, indices},
-              {options.kernel_size, options.stride, options.padding, options.output_size});
-}
+constexpr Op<MaxUnpoolOptions> kMaxUnpool = plain_composition<MaxUnpoolOptions>(kUnpoolNames[kSpatial - 1],
+                                                                                max_unpool_samples<kSpatial>,
+                                                                                max_unpool_forward<kSpatial>);
 
 const Registered max_unpool_registered{kMaxUnpool<1>, kMaxUnpool<2>, kMaxUnpool<3>};
 
 }  // namespace
 
 Tensor max_unpool1d(const Tensor& x, const Tensor& indices, const MaxUnpoolOptions& options) {
-  return unpooled<1>(x, indices, options);
+  return bind(kMaxUnpool<1>, {x, indices}, options);
 }
 Tensor max_unpool2d(const Tensor& x, const Tensor& indices, const MaxUnpoolOptions& options) {
-  return unpooled<2>(x, indices, options);
+  return bind(kMaxUnpool<2>, {x, indices}, options);
 }
 Tensor max_unpool3d(const Tensor& x, const Tensor& indices, const MaxUnpoolOptions& options) {
-  return unpooled<3>(x, indices, options);
+  return bind(kMaxUnpool<3>, {x, indices}, options);
 }
 
 }  // namespace mezzo

@@ -17,11 +17,7 @@ namespace mezzo::ops {
 struct PoolAttrs {
   Dims kernel_size = {}, stride = {}, padding{0};
   bool ceil_mode = false;
-  static constexpr auto fields() {
-    using A = PoolAttrs;
-    return std::tuple{attr("kernel_size", &A::kernel_size), attr("stride", &A::stride),
-                      attr("padding", &A::padding), attr("ceil_mode", &A::ceil_mode)};
-  }
+  MEZZO_FIELDS(PoolAttrs, kernel_size, stride, padding, ceil_mode)
 };
 struct AdaptivePoolAttrs {
   Dims output_size;

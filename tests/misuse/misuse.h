@@ -169,11 +169,6 @@ struct Drawn<ScaleFactors> {
     return draw.once_in(2) ? ScaleFactors(draw_real(draw)) : ScaleFactors{draw_real(draw), draw_real(draw)};
   }
 };
-MISUSE_OPTIONS(ConvOptions, &ConvOptions::stride, &ConvOptions::padding, &ConvOptions::dilation,
-               &ConvOptions::groups);
-MISUSE_OPTIONS(ConvTransposeOptions, &ConvTransposeOptions::stride, &ConvTransposeOptions::padding,
-               &ConvTransposeOptions::output_padding, &ConvTransposeOptions::groups,
-               &ConvTransposeOptions::dilation);
 MISUSE_OPTIONS(FoldOptions, &FoldOptions::kernel_size, &FoldOptions::dilation, &FoldOptions::padding,
                &FoldOptions::stride);
 MISUSE_OPTIONS(EmbeddingBagOptions, &EmbeddingBagOptions::mode, &EmbeddingBagOptions::max_norm,
@@ -186,8 +181,6 @@ MISUSE_OPTIONS(UniqueOptions, &UniqueOptions::sorted, &UniqueOptions::return_inv
                &UniqueOptions::return_counts, &UniqueOptions::dim);
 MISUSE_OPTIONS(UniqueConsecutiveOptions, &UniqueConsecutiveOptions::return_inverse,
                &UniqueConsecutiveOptions::return_counts, &UniqueConsecutiveOptions::dim);
-MISUSE_OPTIONS(MaxUnpoolOptions, &MaxUnpoolOptions::kernel_size, &MaxUnpoolOptions::stride,
-               &MaxUnpoolOptions::padding, &MaxUnpoolOptions::output_size);
 MISUSE_OPTIONS(nn::MaxUnpoolLayerOptions, &nn::MaxUnpoolLayerOptions::stride,
                &nn::MaxUnpoolLayerOptions::padding);
 MISUSE_OPTIONS(MaxPoolOptions, &MaxPoolOptions::kernel_size, &MaxPoolOptions::stride,
