@@ -19,11 +19,11 @@ struct RowStatistics {
 };
 
 /// A row of N arrays whose inputs are those from kFirst on. See StreamedRow for what its members do.
-template <std::size_t N, std::size_t kFirst>
+template <std::size_t N, std::size_t kFirst, RowPacks kPacks>
 class LongRow {
   /// Packs of each input that a thread has of a chunk: of several inputs fewer, for want of registers.
   static constexpr int kSlots = kRowSlots / static_cast<int>(N - kFirst);
-  using Chunk = RegisterRow<N, kFirst, kSlots, RowPacks::any>;
+  using Chunk = RegisterRow<N, kFirst, kSlots, kPacks>;
 
  public:
   struct Place {
@@ -120,13 +120,17 @@ class LongRow {
     return both;
   }
 
-  /// f(chunk, its first element) for the whole row.
+  /// f(chunk, where it begins in the row) for the whole row. Where chunks of shifted rows begin, a pack does:
+  /// the first one up to three places before the row.
   template <class F>
   __device__ MEZZO_ALWAYS_INLINE void each_chunk(const F& f) const {
     const std::int64_t most = std::int64_t{kSlots} * kPack * blockDim.x;
+    const std::int64_t shift = kPacks == RowPacks::shifted ? start_[0] & (kPack - 1) : 0;
     MEZZO_KEEP_DEVICE_LOOP
-    for (std::int64_t begin = 0; begin < all_.length; begin += most)
-      f(Chunk(all_, start_, begin, all_.length - begin < most ? all_.length - begin : most), begin);
+    for (std::int64_t begin = -shift; begin < all_.length; begin += most) {
+      const std::int64_t left = all_.length - begin;
+      f(Chunk(all_, start_, begin, begin < 0 ? shift : 0, left < most ? left : most), begin);
+    }
   }
   [[nodiscard]] static __device__ Alike<float> from(const Alike<float>& along, std::int64_t begin) {
     return {along.data != nullptr ? along.data + begin : nullptr, along.otherwise};

@@ -76,6 +76,7 @@ enum class RowPacks {
   /// RowArrays::joined is true. Slots 2 s and 2 s + 1 are neighbours too, both full or both empty, and 16-bit
   /// elements of both are one vector.
   joined,
+  shifted,  ///< RowArrays::shifted is true; of LongRow alone
 };
 
 /// Which elements of a row are this thread's: slot s holds four, at at(s, 0) to at(s, 3). Packed rows have
@@ -83,21 +84,24 @@ enum class RowPacks {
 /// the elements that make neighbouring threads read neighbours. All are below 2^14: int suffices.
 template <RowPacks kPacks>
 class RowSlots {
-  static constexpr bool kJoined = kPacks == RowPacks::joined;
+  static constexpr bool kJoined = kPacks == RowPacks::joined, kShifted = kPacks == RowPacks::shifted;
 
  public:
-  __device__ RowSlots(std::int64_t length, bool packed)
+  /// `first`: the least place with an element, of shifted rows.
+  __device__ RowSlots(std::int64_t length, bool packed, std::int64_t first = 0)
       : length_(static_cast<int>(length)),
+        first_(static_cast<int>(first)),
         packed_(packed),
         step_(packed ? 1 : static_cast<int>(blockDim.x)) {}
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE int at(int slot, int j) const {
     const int size = static_cast<int>(blockDim.x), rank = static_cast<int>(threadIdx.x);
     if (kJoined) return (slot / 2 * size + rank) * 2 * kPack + slot % 2 * kPack + j;
-    if (kPacks == RowPacks::packed) return (slot * size + rank) * kPack + j;
+    if (kPacks == RowPacks::packed || kShifted) return (slot * size + rank) * kPack + j;
     return (packed() ? (slot * size + rank) * kPack : slot * size * kPack + rank) + j * step_;
   }
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool has(int slot, int j) const {
     if (kJoined) return at(slot / 2 * 2, 0) < length_;
+    if (kShifted) return at(slot, j) >= first_ && at(slot, j) < length_;
     return at(slot, kPacks == RowPacks::packed ? 0 : j) < length_;
   }
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool packed() const {
@@ -116,6 +120,8 @@ class RowSlots {
     }
     if constexpr (kJoined)
       load_joined<Bits>(row, words);
+    else if constexpr (kShifted)
+      load_shifted<Bits>(row, words);
     else
       load_single<Bits>(row, step, words);
   }
@@ -139,7 +145,7 @@ class RowSlots {
   }
   /// A slot's elements of an array that goes along the row.
   __device__ MEZZO_ALWAYS_INLINE void load(const Alike<float>& alike, int slot, float* values) const {
-    if (alike.data != nullptr && packed() &&
+    if (alike.data != nullptr && packed() && !kShifted &&
         reinterpret_cast<std::uintptr_t>(alike.data) % sizeof(Pack<float>) == 0) {
       Pack<float> pack{};
       if (has(slot, 0)) pack = reinterpret_cast<const Pack<float>*>(alike.data)[at(slot, 0) / kPack];
@@ -154,6 +160,31 @@ class RowSlots {
   }
 
  private:
+  /// Whether a slot has four elements.
+  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool is_full(int slot) const {
+    return has(slot, 0) && (!kShifted || has(slot, kPack - 1));
+  }
+  template <class Bits, int kSlots>
+  __device__ MEZZO_ALWAYS_INLINE void load_shifted(const void* row,
+                                                   std::uint32_t (&words)[kSlots][kPack]) const {
+    constexpr int kWords = kPack * static_cast<int>(sizeof(Bits)) / 4, kShare = kPack / kWords;
+    MEZZO_UNROLL
+    for (int s = 0; s < kSlots; ++s) {
+      if (is_full(s)) {
+        const auto raw = static_cast<const RawWords<kWords>*>(row)[at(s, 0) / kPack];
+        MEZZO_UNROLL
+        for (int w = 0; w < kWords; ++w) words[s][w] = raw.words[w];
+      } else {
+        MEZZO_UNROLL
+        for (int j = 0; j < kPack; ++j) {
+          if (has(s, j))
+            words[s][j / kShare] |=
+                std::uint32_t{static_cast<const detail::RawBits<Bits>*>(row)[at(s, j)].bits}
+                << (16 * (j % kShare));
+        }
+      }
+    }
+  }
   template <class Bits, int kSlots>
   __device__ MEZZO_ALWAYS_INLINE void load_joined(const void* row,
                                                   std::uint32_t (&words)[kSlots][kPack]) const {
@@ -203,7 +234,7 @@ class RowSlots {
   __device__ MEZZO_ALWAYS_INLINE void store_words(void* row, std::int64_t step, int slot,
                                                   const std::uint32_t* words) const {
     constexpr int kWords = kPack * static_cast<int>(sizeof(S)) / 4;
-    if (packed()) {
+    if (packed() && (!kShifted || is_full(slot))) {
       RawWords<kWords> raw;
       MEZZO_UNROLL
       for (int w = 0; w < kWords; ++w) raw.words[w] = words[w];
@@ -212,16 +243,17 @@ class RowSlots {
     }
     using Bits = std::conditional_t<sizeof(S) == 2, std::uint16_t, std::uint32_t>;
     std::int64_t offset = at(slot, 0) * step;
+    const std::int64_t next = kShifted ? 1 : blockDim.x * step;
     MEZZO_UNROLL
     for (int j = 0; j < kPack; ++j) {
       const std::uint32_t word = words[j * kWords / kPack];
       const auto bits = static_cast<Bits>(sizeof(S) == 2 && j % 2 == 1 ? word >> 16 : word);
       if (has(slot, j)) static_cast<detail::RawBits<Bits>*>(row)[offset].bits = bits;
-      offset += blockDim.x * step;
+      offset += next;
     }
   }
 
-  int length_;
+  int length_, first_;
   bool packed_;
   int step_;
 };
@@ -292,10 +324,10 @@ class RegisterRow {
     all.rows.offsets(row, start_);
     read();
   }
-  /// The `count` elements from `begin` on of a row that starts at `start`.
+  /// A chunk of a row that starts at `start`: the elements begin + first to begin + end - 1.
   __device__ MEZZO_ALWAYS_INLINE RegisterRow(const RowArrays<N>& all, const std::int64_t (&start)[N],
-                                             std::int64_t begin, std::int64_t count)
-      : all_(all), slots_(count, all.packed) {
+                                             std::int64_t begin, std::int64_t first, std::int64_t end)
+      : all_(all), slots_(end, all.packed, first) {
     for (std::size_t k = 0; k < N; ++k) start_[k] = start[k] + begin * all.steps[k];
     read();
   }

@@ -158,9 +158,9 @@ __global__ void __launch_bounds__(kSlots == 1 ? kWarp * kRowsOfABlock : kMostRow
   body(row, r);
 }
 
-template <std::size_t N, class Body>
+template <RowPacks kPacks, std::size_t N, class Body>
 __global__ void __launch_bounds__(kThreads, 3) rows_in_chunks(Body body, RowArrays<N> all) {
-  LongRow<N, Body::kResults> row(all, blockIdx.x);
+  LongRow<N, Body::kResults, kPacks> row(all, blockIdx.x);
   body(row, blockIdx.x);
 }
 
@@ -201,8 +201,9 @@ void run_row_passes(Device device, const RowArrays<N>& all, const Body& body) {
   if constexpr (std::is_same_v<typename Body::Number, float>) {
     using detail::launch_in_registers;
     if (plan.way == RowWay::chunks) {
-      return mezzo::cuda::launch(detail::rows_in_chunks<N, Body>,
-                                 dim3(static_cast<unsigned>(all.rows.total())), dim3(kThreads),
+      const auto kernel = all.shifted ? detail::rows_in_chunks<RowPacks::shifted, N, Body>
+                                      : detail::rows_in_chunks<RowPacks::any, N, Body>;
+      return mezzo::cuda::launch(kernel, dim3(static_cast<unsigned>(all.rows.total())), dim3(kThreads),
                                  kRowScratchBytes, mezzo::cuda::current_stream(device), body, all);
     }
     if (plan.slots == 1) return launch_in_registers<1, RowPacks::any>(device, all, body, plan);

@@ -86,6 +86,8 @@ struct RowArrays {
   /// Packed, some arrays have 16 bits, and rows are whole pairs of packs in all arrays, aligned to them in
   /// those.
   bool joined = false;
+  /// Rows are runs, which begin as far behind a pack in all arrays.
+  bool shifted = true;
 
   RowArrays(const std::array<View, N>& views, std::size_t dim) {
     Shape outer = views[0].shape;
@@ -96,8 +98,9 @@ struct RowArrays {
       strides[k] = views[k].strides;
       steps[k] = has_dim ? strides[k][dim] : 1;
       if (has_dim) strides[k].erase(dim);
-      packed = packed && steps[k] == 1 && takes_packs(arrays[k]);
+      shifted = shifted && steps[k] == 1 && takes_packs(arrays[k]);
     }
+    packed = shifted;
     if (has_dim) {
       length = outer[dim];
       outer.erase(dim);
@@ -110,6 +113,7 @@ struct RowArrays {
       for (std::size_t k = 0; k < N; ++k) {
         packed = packed && strides[k][d] % kPack == 0;
         aligned = aligned && strides[k][d] % (2 * kPack) == 0;
+        shifted = shifted && (strides[k][d] - strides[0][d]) % kPack == 0;
       }
     }
     for (const Array& array : arrays) {
