@@ -104,16 +104,49 @@ __global__ void pointwise_linear(F f, PointwiseArrays<N> operands, std::int64_t 
   return {static_cast<unsigned>((items + threads - 1) / threads), threads};
 }
 
-/// Whether f has a form of its own for 16-bit arguments and results (kernels/math/float_parts.h, Fused), with
+/// Whether f has a form of its own for a 16-bit argument and result (kernels/math/float_parts.h, Fused), with
 /// the bits of the other after rounding.
 template <class F>
 concept Has16BitForm = requires(F f) {
   f.of_16_bits(0.0F);
 };
+
+/// Its loop over runs of S that are aligned to vectors of eight: a thread has two of these, so that twice as
+/// much is in flight while it computes.
+template <class S, class F>
+__global__ void __launch_bounds__(kLinearThreads)
+    pointwise_16_bits(F f, const S* in, S* out, std::int64_t total) {
+  constexpr int kEight = 2 * kPack;
+  const std::int64_t vectors = total / kEight;
+  const std::int64_t v = 2 * (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x);
+  const auto* const from = reinterpret_cast<const RawWords<kPack>*>(in);
+  auto* const to = reinterpret_cast<RawWords<kPack>*>(out);
+  if (v < vectors) {
+    const bool both = v + 1 < vectors;
+    RawWords<kPack> first = from[v], second = from[both ? v + 1 : v];
+    float values[2][kEight];
+    widen_words<S, NanSign::any>(first.words, values[0]);
+    widen_words<S, NanSign::any>(second.words, values[1]);
+    for (int k = 0; k < kEight; ++k) values[0][k] = f.of_16_bits(values[0][k]);
+    for (int k = 0; k < kEight; ++k) values[1][k] = f.of_16_bits(values[1][k]);
+    narrow_words<S, NanSign::any>(values[0], first.words);
+    narrow_words<S, NanSign::any>(values[1], second.words);
+    to[v] = first;
+    if (both) to[v + 1] = second;
+  }
+  const std::int64_t i = vectors * kEight + first_index();  // the rest: fewer than eight
+  if (i < total) out[i] = convert<S>(f.of_16_bits(convert<float>(in[i])));
+}
 template <class F>
-struct Of16Bits : F {
-  MEZZO_HD MEZZO_ALWAYS_INLINE float operator()(float x) const { return F::of_16_bits(x); }
-};
+void start_16_bits(Device device, F f, const View& out, const View& in, std::int64_t total) {
+  const auto start = [&]<class S>(S /*stored*/) {
+    constexpr std::int64_t kEach = 4 * kPack * std::int64_t{kLinearThreads};
+    mezzo::cuda::launch(pointwise_16_bits<S, F>, dim3(static_cast<unsigned>((total + kEach - 1) / kEach)),
+                        dim3(kLinearThreads), 0, mezzo::cuda::current_stream(device), f,
+                        static_cast<const S*>(in.data), static_cast<S*>(out.data), total);
+  };
+  in.dtype == DType::f16 ? start(Half{}) : start(BFloat16{});
+}
 
 template <class T, class F, std::size_t N>
 __global__ void pointwise_strided(F f, PointwiseArrays<N> operands, Space<N + 1> space) {
@@ -130,8 +163,7 @@ template <std::size_t N>
 struct PointwisePlan {
   PointwiseArrays<N> operands{};
   Space<N + 1> space;
-  bool linear = false;      ///< pointwise_linear takes them
-  bool of_16_bits = false;  ///< all operands and the result, in one dtype
+  bool linear = false;  ///< pointwise_linear takes them
 };
 
 /// `packs`: inputs are read as f32, as pointwise_linear does.
@@ -153,8 +185,6 @@ template <std::size_t N>
   plan.space = Space<N + 1>(shape, strides);
   bool joins = false, can_join = true;
   plan.linear = packs;
-  plan.of_16_bits = is_16_bit(out.dtype);
-  for (const View& view : in) plan.of_16_bits = plan.of_16_bits && view.dtype == out.dtype;
   for (std::size_t k = 0; k <= N && plan.linear; ++k) {
     const Array& array = operands.arrays[k];
     if (k < N && plan.space.constant(k)) {
@@ -180,15 +210,15 @@ void pointwise(Device device, F f, const View& out, const std::array<View, N>& i
   const std::int64_t total = plan.space.total();
   if (total == 0) return;
   if constexpr (std::is_same_v<T, float>) {
-    const auto start_linear = [&](auto function) {
-      const Grid grid = detail::linear_grid(total);
-      mezzo::cuda::launch(detail::pointwise_linear<decltype(function), N>, grid.blocks, grid.threads, 0,
-                          mezzo::cuda::current_stream(device), function, plan.operands, total);
-    };
     if constexpr (detail::Has16BitForm<F>) {
-      if (plan.linear && plan.of_16_bits) return start_linear(detail::Of16Bits<F>{f});
+      if (plan.linear && plan.operands.joined && plan.operands.constants == 0 && in[0].dtype == out.dtype)
+        return detail::start_16_bits(device, f, out, in[0], total);
     }
-    if (plan.linear) return start_linear(f);
+    if (plan.linear) {
+      const Grid grid = detail::linear_grid(total);
+      return mezzo::cuda::launch(detail::pointwise_linear<F, N>, grid.blocks, grid.threads, 0,
+                                 mezzo::cuda::current_stream(device), f, plan.operands, total);
+    }
   }
   start_resident(device, total, detail::pointwise_strided<T, F, N>, f, plan.operands, plan.space);
 }
