@@ -35,6 +35,8 @@ LIMITS = (
     Limit("softmax backward, to 512", r"rows_in_registers<3u?l?, 1, .*SoftmaxBackwardRow<float, false>", 128, 40),
     Limit("softmax backward, to 16384", r"rows_in_registers<3u?l?, 4, \(.*RowPacks\)1, .*SoftmaxBackwardRow<float, false>",
           1024, 64),
+    Limit("softmax, long rows", r"rows_in_chunks<\(.*RowPacks\)3, 2u?l?, .*SoftmaxRow<float, false>", 256, 80),
+    Limit("softmax backward, long rows", r"rows_in_chunks<\(.*RowPacks\)3, 3u?l?, .*SoftmaxBackwardRow<float, false>", 256, 56),
     Limit("row norm, to 512", r"rows_in_registers<2u?l?, 1, .*RowNormRow<float>", 128, 40),
     Limit("row norm, to 16384", r"rows_in_registers<2u?l?, 4, \(.*RowPacks\)1, .*RowNormRow<float>", 1024, 56),
     Limit("row norm f16, to 16384", r"rows_in_registers<2u?l?, 4, \(.*RowPacks\)2, .*RowNormRow<float>", 1024, 56),
