@@ -3,7 +3,6 @@
 // the cache where that holds it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 
