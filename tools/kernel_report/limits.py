@@ -4,8 +4,8 @@ import dataclasses
 
 COMPILER = "13.0"  # of nvcc, whose registers and instructions these are; another one is reported and not judged
 
-SOURCES = ("tools/kernel_report/probes.cu", "kernels/softmax/cuda_softmax.cu", "kernels/norm/cuda_row_norm.cu",
-           "kernels/scaler/cuda.cu", "optim/sgd.cu", "kernels/conv/cuda_direct.cu",
+SOURCES = ("tools/kernel_report/probes.cu", "kernels/softmax/cuda_softmax.cu", "kernels/softmax/cuda_class_loss.cu",
+           "kernels/norm/cuda_row_norm.cu", "kernels/scaler/cuda.cu", "optim/sgd.cu", "kernels/conv/cuda_direct.cu",
            "kernels/conv/cuda_strips.cu")
 
 
@@ -37,6 +37,10 @@ LIMITS = (
           1024, 64),
     Limit("softmax, long rows", r"rows_in_chunks<\(.*RowPacks\)3, 2u?l?, .*SoftmaxRow<float, false>", 256, 80),
     Limit("softmax backward, long rows", r"rows_in_chunks<\(.*RowPacks\)3, 3u?l?, .*SoftmaxBackwardRow<float, false>", 256, 56),
+    Limit("cross_entropy, to 16384", r"rows_in_registers<1u?l?, 4, \(.*RowPacks\)1, .*CrossEntropyIndexRow<float>", 1024, 56),
+    Limit("cross_entropy, long rows", r"rows_in_chunks<\(.*RowPacks\)3, 1u?l?, .*CrossEntropyIndexRow<float>", 256, 80),
+    Limit("cross_entropy backward, long rows", r"rows_in_chunks<\(.*RowPacks\)3, 2u?l?, .*CrossEntropyIndexBackwardRow<float>",
+          256, 80),
     Limit("row norm, to 512", r"rows_in_registers<2u?l?, 1, .*RowNormRow<float>", 128, 40),
     Limit("row norm, to 16384", r"rows_in_registers<2u?l?, 4, \(.*RowPacks\)1, .*RowNormRow<float>", 1024, 56),
     Limit("row norm f16, to 16384", r"rows_in_registers<2u?l?, 4, \(.*RowPacks\)2, .*RowNormRow<float>", 1024, 56),

@@ -29,7 +29,7 @@ BY_UNIT = {
               0x155: "BMOV", 0x156: "BMOV", 0x15C: "BPT", 0x192: "MEMBAR", 0x1AB: "ERRBAR", 0x1AF: "LDGDEPBAR",
               # One for a whole warp, on a pipe of their own.
               0x082: "UMOV", 0x086: "VOTEU", 0x087: "USEL", 0x08C: "UISETP", 0x090: "UIADD3", 0x091: "ULEA", 0x092: "ULOP3",
-              0x096: "UPRMT", 0x099: "USHF", 0x0A4: "UIMAD", 0x0A5: "UIMAD", 0x0B9: "ULDC", 0x0BB: "ULDC", 0x0BD: "UFLO",
+              0x096: "UPRMT", 0x099: "USHF", 0x09C: "UPLOP3", 0x0A4: "UIMAD", 0x0A5: "UIMAD", 0x0B9: "ULDC", 0x0BB: "ULDC", 0x0BD: "UFLO",
               0x1C3: "S2UR"},
 }
 UNITS = tuple(BY_UNIT)
