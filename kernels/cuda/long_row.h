@@ -19,7 +19,7 @@ struct RowStatistics {
 
 /// A row of N arrays whose inputs are those from kFirst on. See StreamedRow for what its members do.
 template <std::size_t N, std::size_t kFirst, RowPacks kPacks>
-class LongRow {
+class LongRow : public RowOfThreads<N> {
   /// Packs of each input that a thread has of a chunk: of several inputs fewer, for want of registers.
   static constexpr int kSlots = kRowSlots / static_cast<int>(N - kFirst);
   using Chunk = RegisterRow<N, kFirst, kSlots, kPacks>;
@@ -34,16 +34,13 @@ class LongRow {
   using Number = float;
   using ThreadSum = double;
 
-  __device__ LongRow(const RowArrays<N>& all, std::int64_t row) : all_(all) { all.rows.offsets(row, start_); }
+  __device__ LongRow(const RowArrays<N>& all, std::int64_t row) : RowOfThreads<N>(all) {
+    all.rows.offsets(row, start_);
+  }
 
   template <std::size_t kArray>
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE float get(const Place& place) const {
     return place.chunk.template get<kArray>(place.in_chunk);
-  }
-  template <std::size_t kArray>
-  [[nodiscard]] __device__ float at(std::int64_t i) const {
-    return cuda::load<float>(all_.arrays[kArray].data, all_.arrays[kArray].dtype,
-                             start_[kArray] + i * all_.steps[kArray]);
   }
   template <class F, class... Along>
   __device__ MEZZO_ALWAYS_INLINE void each(const F& f, const Along&... along) const {
@@ -84,24 +81,13 @@ class LongRow {
       terms.sum = static_cast<double>(sum);
       all = join(all, terms);
     });
-    all = reduce(all, [](const Terms& a, const Terms& b) { return join(a, b); });
+    all = this->reduce(all, [](const Terms& a, const Terms& b) { return join(a, b); });
     return {all.max, static_cast<float>(all.sum)};
   }
-  template <class A, class Combine>
-  [[nodiscard]] __device__ A reduce(A value, const Combine& combine) const {
-    return reductions_.reduce(value, combine);
-  }
-  template <std::size_t kArray>
-  [[nodiscard]] __device__ RowInMemory<float, RegisterTeam> in_memory() const {
-    const Array& array = all_.arrays[kArray];
-    return {array.data,         array.dtype, start_[kArray],
-            all_.steps[kArray], all_.length, RegisterTeam{reductions_.scratch_half()}};
-  }
-  [[nodiscard]] __device__ double mean_of(double sum) const { return sum * all_.per_length; }
-  [[nodiscard]] __device__ bool leads() const { return threadIdx.x == 0; }
-  [[nodiscard]] __device__ std::int64_t length() const { return all_.length; }
 
  private:
+  using RowOfThreads<N>::all_, RowOfThreads<N>::start_;
+
   /// RowStatistics of a part of the row.
   struct Terms {
     float max = -std::numeric_limits<float>::infinity();
@@ -134,10 +120,6 @@ class LongRow {
   [[nodiscard]] static __device__ Alike<float> from(const Alike<float>& along, std::int64_t begin) {
     return {along.data != nullptr ? along.data + begin : nullptr, along.otherwise};
   }
-
-  const RowArrays<N>& all_;
-  std::int64_t start_[N];
-  RowReductions reductions_;
 };
 
 }  // namespace mezzo::kernels::cuda

@@ -285,29 +285,53 @@ struct RegisterTeam {
   }
 };
 
-/// The reductions of a row whose threads are a warp or a block, and what they leave in shared memory.
-class RowReductions {
+/// What RegisterRow and LongRow have in common: the threads of a row are a warp or a block. See StreamedRow
+/// for what members do.
+template <std::size_t N>
+class RowOfThreads {
  public:
+  template <std::size_t kArray>
+  [[nodiscard]] __device__ float at(std::int64_t i) const {
+    return cuda::load<float>(all_.arrays[kArray].data, all_.arrays[kArray].dtype,
+                             start_[kArray] + i * all_.steps[kArray]);
+  }
   template <class A, class Combine>
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE A reduce(A value, const Combine& combine) const {
     value = reduce_row(value, combine, scratch_half());
     half_ ^= 1;
     return value;
   }
+  /// The row of input kArray in memory, as few rows need it.
+  template <std::size_t kArray>
+  [[nodiscard]] __device__ RowInMemory<float, RegisterTeam> in_memory() const {
+    const Array& array = all_.arrays[kArray];
+    return {array.data,         array.dtype, start_[kArray],
+            all_.steps[kArray], all_.length, RegisterTeam{scratch_half()}};
+  }
+  /// sum / length(), by a product: a quotient in f64 is some thirty instructions.
+  [[nodiscard]] __device__ double mean_of(double sum) const { return sum * all_.per_length; }
+  [[nodiscard]] __device__ bool leads() const { return threadIdx.x == 0; }
+  [[nodiscard]] __device__ std::int64_t length() const { return all_.length; }
+
+ protected:
+  /// Whoever derives from it sets start_.
+  __device__ MEZZO_ALWAYS_INLINE explicit RowOfThreads(const RowArrays<N>& all) : all_(all) {}
+  const RowArrays<N>& all_;
+  std::int64_t start_[N];
+
+ private:
   /// Where the next reduction keeps what warps found. A half is written again after the other half's barrier,
   /// behind which all threads have read it.
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE std::size_t scratch_half() const {
     return half_ * (kRowScratchBytes / 2);
   }
-
- private:
   mutable unsigned half_ = 0;
 };
 
 /// A row of N arrays; the inputs, those from kFirst on, are in the registers of the threads of a warp
 /// (blockDim.x is 32; the block has several rows) or of a block. See StreamedRow for what its members do.
 template <std::size_t N, std::size_t kFirst, int kSlots, RowPacks kPacks>
-class RegisterRow {
+class RegisterRow : public RowOfThreads<N> {
   static constexpr bool kJoined = kPacks == RowPacks::joined;
 
  public:
@@ -320,14 +344,14 @@ class RegisterRow {
   using ThreadSum = float;  ///< of at most kSlots * kPack terms
 
   __device__ MEZZO_ALWAYS_INLINE RegisterRow(const RowArrays<N>& all, std::int64_t row)
-      : all_(all), slots_(all.length, all.packed) {
+      : RowOfThreads<N>(all), slots_(all.length, all.packed) {
     all.rows.offsets(row, start_);
     read();
   }
   /// A chunk of a row that starts at `start`: the elements begin + first to begin + end - 1.
   __device__ MEZZO_ALWAYS_INLINE RegisterRow(const RowArrays<N>& all, const std::int64_t (&start)[N],
                                              std::int64_t begin, std::int64_t first, std::int64_t end)
-      : all_(all), slots_(end, all.packed, first) {
+      : RowOfThreads<N>(all), slots_(end, all.packed, first) {
     for (std::size_t k = 0; k < N; ++k) start_[k] = start[k] + begin * all.steps[k];
     read();
   }
@@ -336,11 +360,6 @@ class RegisterRow {
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE float get(const Place& place) const {
     static_assert(kArray >= kFirst, "results are not read");
     return values_[kArray - kFirst][place.slot][place.j];
-  }
-  template <std::size_t kArray>
-  [[nodiscard]] __device__ float at(std::int64_t i) const {
-    return cuda::load<float>(all_.arrays[kArray].data, all_.arrays[kArray].dtype,
-                             start_[kArray] + i * all_.steps[kArray]);
   }
   template <class F, class... Along>
   __device__ MEZZO_ALWAYS_INLINE void each(const F& f, const Along&... along) const {
@@ -372,23 +391,10 @@ class RegisterRow {
     each([&](const Place& place) { values_[0][place.slot][place.j] = f(place); });
     return [this](const Place& place) { return values_[0][place.slot][place.j]; };
   }
-  template <class A, class Combine>
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE A reduce(A value, const Combine& combine) const {
-    return reductions_.reduce(value, combine);
-  }
-  /// The row of input kArray in memory, as few rows need it.
-  template <std::size_t kArray>
-  [[nodiscard]] __device__ RowInMemory<float, RegisterTeam> in_memory() const {
-    const Array& array = all_.arrays[kArray];
-    return {array.data,         array.dtype, start_[kArray],
-            all_.steps[kArray], all_.length, RegisterTeam{reductions_.scratch_half()}};
-  }
-  /// sum / length(), by a product: a quotient in f64 is some thirty instructions.
-  [[nodiscard]] __device__ double mean_of(double sum) const { return sum * all_.per_length; }
-  [[nodiscard]] __device__ bool leads() const { return threadIdx.x == 0; }
-  [[nodiscard]] __device__ std::int64_t length() const { return all_.length; }
 
  private:
+  using RowOfThreads<N>::all_, RowOfThreads<N>::start_;
+
   __device__ MEZZO_ALWAYS_INLINE void read() {
     std::uint32_t words[N - kFirst][kSlots][kPack];
     // All loads first and then the conversions, which wait for them.
@@ -436,10 +442,7 @@ class RegisterRow {
     }
   }
 
-  const RowArrays<N>& all_;
-  std::int64_t start_[N];
   RowSlots<kPacks> slots_;
-  RowReductions reductions_;
   float values_[N - kFirst][kSlots][kPack];
 };
 
