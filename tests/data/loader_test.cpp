@@ -348,10 +348,29 @@ TEST(DataLoader, MemoryOfALongEpochIsFlat) {
   EXPECT_LE(memory_stats(Device::cpu()).reserved, early + (std::int64_t{256} << 10U));
 }
 
+/// Whose samples behind the first batch come when `open` is set.
+struct Gated {
+  Noisy samples{20};
+  std::atomic<bool>& open;
+  std::atomic<int>& waiting;  ///< calls that wait
+  [[nodiscard]] std::int64_t size() const { return samples.size(); }
+  [[nodiscard]] Example get(std::int64_t index, Random& random) const {
+    if (index >= 2) ++waiting;
+    while (index >= 2 && !open) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return samples.get(index, random);
+  }
+};
+
+// Its process forks while both workers wait in get(): a child of one that was allocating then waits for ever
+// in the allocator of an older AddressSanitizer.
 TEST(DataLoader, AChildOfForkIsToldThatItHasNoWorkers) {
-  DataLoader loader(Noisy{20}, {.batch_size = 2, .num_workers = 2});
+  std::atomic<bool> open = false;
+  std::atomic<int> waiting = 0;
+  DataLoader loader(Gated{.open = open, .waiting = waiting}, {.batch_size = 2, .num_workers = 2});
   auto it = loader.begin();
+  while (waiting < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const pid_t child = ::fork();
+  open = true;
   ASSERT_GE(child, 0);
   if (child == 0) {
     std::string text;
