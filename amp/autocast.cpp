@@ -45,8 +45,11 @@ struct State {
   std::uint8_t types : 4 = 0;
   std::uint8_t asks_float8 = 0;  ///< InputHookState::kAsksFloat8
 
-  [[nodiscard]] Region& at(DeviceType type) { return regions[static_cast<std::size_t>(type)]; }
-  [[nodiscard]] const Region& at(DeviceType type) const { return regions[static_cast<std::size_t>(type)]; }
+  /// The remainder, as g++ leaves whatever it is in the upper bits of a byte that it passes, and clang, which
+  /// may have compiled the library, believes that they are 0.
+  [[nodiscard]] const Region& at(DeviceType type) const {
+    return regions[static_cast<std::size_t>(type) % regions.size()];
+  }
   [[nodiscard]] std::uint64_t context() const { return std::bit_cast<std::uint64_t>(*this); }
   [[nodiscard]] static State of(std::uint64_t context) {
     const auto state = std::bit_cast<State>(context);
