@@ -158,6 +158,7 @@ __global__ void __launch_bounds__(kSlots == 1 ? kWarp * kRowsOfABlock : kMostRow
   body(row, r);
 }
 
+/// No loop over rows: scratch would be written again before all had read it. Three blocks leave 80 registers.
 template <RowPacks kPacks, std::size_t N, class Body>
 __global__ void __launch_bounds__(kThreads, 3) rows_in_chunks(Body body, RowArrays<N> all) {
   LongRow<N, Body::kResults, kPacks> row(all, blockIdx.x);

@@ -14,6 +14,7 @@
 #include "mezzo/kernels/gemm/gemm.h"
 #include "mezzo/mezzo.h"
 #include "support/caught_warnings.h"
+#include "support/gpu.h"
 #if defined(MEZZO_CUDA_EMULATED)
 #include "emulated_cuda/blas_lt.h"
 #endif
@@ -62,15 +63,8 @@ struct Product {
   double alpha = 1;
 };
 
-/// What a GPU's matrix units may lose of each float8 product, of the largest of a sum (kernels/gemm/
-/// cuda_float8.cu), and the dtype in which such sums are compared. The emulated device has sums in f32.
-#if defined(MEZZO_CUDA_EMULATED)
-constexpr double kCut = 0;
-constexpr DType kSums = DType::f32;
-#else
-constexpr double kCut = 0x1p-13;
-constexpr DType kSums = DType::f16;
-#endif
+/// The dtype in which float8 sums in f32 are compared.
+DType dtype_of_sums() { return test::is_gpu(kGpu) ? DType::f16 : DType::f32; }
 
 /// Runs it on the device against the product in f64. No product of two elements is above 1.
 void expect_right(const Product& p) {
@@ -99,7 +93,8 @@ void expect_right(const Product& p) {
              magnitude = size.to_vector<double>();
   for (std::size_t i = 0; i < got.size(); ++i) {
     const auto terms = static_cast<double>(p.k);
-    const double bound = (terms + 4) * 0x1p-24 * std::abs(magnitude[i]) + terms * kCut * std::abs(factor) +
+    const double bound = (terms + 4) * 0x1p-24 * std::abs(magnitude[i]) +
+                         terms * test::float8_cut(kGpu) * std::abs(factor) +
                          (p.out == DType::f32 ? 0x1p-24 : tolerance(p.out)) * std::abs(exact[i]);
     ASSERT_NEAR(got[i], exact[i], bound)
         << i << ": " << p.m << " x " << p.n << " x " << p.k << " " << to_string(p.a) << " " << to_string(p.b)
@@ -218,8 +213,8 @@ void run_linear(Device device, Trace& trace, const amp::Fp8& fp8, DType region, 
   }
   y.backward(values(4, {rows, 48}, region, device));
   trace.add("y", y, 1);
-  trace.add("dx", x.grad().to(kSums), 1);
-  trace.add("dw", weight.grad().to(kSums), 4);
+  trace.add("dx", x.grad().to(dtype_of_sums()), 1);
+  trace.add("dw", weight.grad().to(dtype_of_sums()), 4);
   if (bias) trace.add("db", b.grad(), 4);
 }
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "mezzo/autograd/grad_mode.h"
+#include "support/gpu.h"
 
 namespace mezzo::sweep {
 
@@ -123,6 +124,9 @@ Difference ways_differ(const OpInfo& info, const Result& got, const Result& want
   double terms = 1;
   for (const Tensor& x : inputs) terms = std::max(terms, x.defined() ? static_cast<double>(x.numel()) : 1.0);
   const Exactness exactness = exactness_of(info, is_view(inputs, want.outputs));
+  const bool cuts =
+      two_devices && std::count(kCutsProducts.begin(), kCutsProducts.end(), info.name.value) > 0;
+  const double cut = cuts ? kCutProducts * test::float8_cut(Device::cuda()) : 0;
   for (const Tensors Result::*list : {&Result::outputs, &Result::gradients}) {
     const bool gradient = list == &Result::gradients;
     const double size = std::max(magnitude_of_products(inputs), magnitude_of(want.*list));
@@ -137,7 +141,7 @@ Difference ways_differ(const OpInfo& info, const Result& got, const Result& want
           terms,
           gradient || (two_devices && info.name.value == kRoundsFactors),
           two_devices && (info.name.value == kRoundsWeights || info.name.value.starts_with(kRoundsProducts)),
-          two_devices && std::count(kCutsProducts.begin(), kCutsProducts.end(), info.name.value) > 0};
+          cut};
       const std::string what = (gradient ? "gradient " : "output ") + std::to_string(i);
       // The allowance of gradients is wide enough for both.
       if (auto found = differs(what, (got.*list)[i], w, accuracy, gradient ? 1 : 2)) return found;

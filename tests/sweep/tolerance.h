@@ -40,9 +40,9 @@ inline constexpr std::string_view kRoundsWeights = "scaled_dot_product_attention
 /// one over three dims (9.19 on an H200). The names of convolutions begin so.
 inline constexpr std::string_view kRoundsProducts = "conv";
 
-/// There matrix units cut float8 products 13 bits below the largest of a sum, of 32 products in samples.
+/// Ops whose float8 products a GPU cuts (tests/support/gpu.h), and how many of them a sum of a sample has.
 inline constexpr std::array<std::string_view, 2> kCutsProducts{"matmul_f8", "linear_f8"};
-inline constexpr double kCut = 32 * 0x1p-13;
+inline constexpr double kCutProducts = 32;
 
 /// Finite differences in f64: five points with a step of 1e-4. Their error is (1e-4)^4 times a fifth
 /// derivative, and the rounding of f64 divided by the step.
@@ -63,7 +63,7 @@ struct Accuracy {
   double terms = 1;  ///< how many of them are added up
   bool gradient = false;
   bool rounded_terms = false;  ///< see kRoundsWeights and kRoundsProducts
-  bool cut_terms = false;      ///< see kCutsProducts
+  double cut = 0;              ///< see kCutsProducts
 };
 
 /// How far a result may be from `want`, that of f64. In 16 bits: half a unit in the last place for the one
@@ -74,8 +74,8 @@ struct Accuracy {
   const DType compute = is_16bit(a.dtype) ? DType::f32 : a.dtype;
   const double sums = a.exactness == Exactness::accumulated || a.gradient ? kUlpsPerTerm * a.terms : 0;
   const double size = std::abs(want) + a.magnitude;
-  const double computed = ((a.gradient ? kGradientUlps : kUlps) + sums) * info(compute).eps * size +
-                          (a.cut_terms ? kCut * a.magnitude : 0);
+  const double computed =
+      ((a.gradient ? kGradientUlps : kUlps) + sums) * info(compute).eps * size + a.cut * a.magnitude;
   if (!is_16bit(a.dtype)) return computed;
   const double smallest = a.dtype == DType::f16 ? 0x1p-25 : 0x1p-134;  // half a subnormal step
   const double half_ulp = info(a.dtype).eps / 2;
