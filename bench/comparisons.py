@@ -153,6 +153,11 @@ def products():
         against("kernels", f"{case}/f32", {"libtorch": None, "pytorch": None})
 
 
+def narrow_parameters(size):
+    compare("optimizers", ("mezzo", f"adamw_{size}_split/bf16"), ("mezzo", f"adamw_{size}_masters/bf16"), 1.05)
+    compare("optimizers", ("mezzo", f"adamw_{size}_stochastic/bf16"), ("mezzo", f"adamw_{size}/bf16"), 1.15)
+
+
 def optimizers():
     # AdamW reads four arrays of 50 Mi numbers and writes three, SGD with momentum reads three and writes two.
     compare("optimizers", ("mezzo", "adamw_large/f32"), ("bare", "copy_1400MiB"), 1.25)
@@ -165,6 +170,7 @@ def optimizers():
         compare("optimizers", ("mezzo", f"adamw_{size}_scaler/f32"), ("pytorch", f"adamw_{size}_fused_scaler/f32"))
         compare("optimizers", ("mezzo", f"adamw_{size}_scaler_reads_gradients/f32"), ("mezzo", f"adamw_{size}_scaler/f32"))
         against("optimizers", f"clip_grad_norm_{size}/f32", {"libtorch": None, "pytorch": None})
+        narrow_parameters(size)
 
 
 def training():
@@ -348,6 +354,7 @@ def optimizers_on_gpu():
         compare("optimizers", ("mezzo", f"adamw_{size}_scaler/f32"), ("pytorch", f"adamw_{size}_fused_scaler/f32"))
         compare("optimizers", ("mezzo", f"adamw_{size}_scaler_reads_gradients/f32"), ("mezzo", f"adamw_{size}_scaler/f32"))
         against("optimizers", f"clip_grad_norm_{size}/f32", {"pytorch": None})
+        narrow_parameters(size)
 
 
 def convolutions_on_gpu():

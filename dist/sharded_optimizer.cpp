@@ -148,6 +148,12 @@ Sharded::Sharded(std::string op, DataParallel& parallel, const std::vector<optim
 Sharded::~Sharded() = default;
 
 const std::vector<optim::NamedTensors>& Sharded::leaves() const noexcept { return state_->leaves; }
+std::vector<optim::ParameterPlace> Sharded::places() const {
+  std::vector<optim::ParameterPlace> places;
+  for (const State::Own& own : state_->own)
+    places.push_back({static_cast<std::uint32_t>(own.parameter), own.begin});
+  return places;
+}
 const Group& Sharded::group() const noexcept { return state_->reducer->group(); }
 
 std::vector<Tensor> Sharded::whole_parameters() const {

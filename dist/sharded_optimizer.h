@@ -51,6 +51,8 @@ class Sharded {
 
   /// This rank's shards, by group: leaves in the memory of the parameters.
   [[nodiscard]] const std::vector<optim::NamedTensors>& leaves() const noexcept;
+  /// Where each of them lies in the whole parameters.
+  [[nodiscard]] std::vector<optim::ParameterPlace> places() const;
   /// Takes part in the steps of `optimizer`, which is made of the leaves.
   void join(optim::Optimizer& optimizer);
   /// The state of the whole optimizer from what all ranks have; each calls it.
@@ -104,6 +106,7 @@ class ShardedOptimizer final : public Sharded, public O {
   ShardedOptimizer(DataParallel& parallel, const G& groups)
       : Sharded(checked_name(), parallel, lists(groups)), O(local(groups, leaves())) {
     join(*this);
+    this->set_places(places());
   }
 
   [[nodiscard]] optim::OptimizerState state_dict() const override {

@@ -5,8 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.Adadelta's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and
-/// update that.
+/// torch.optim.Adadelta's options, and two for 16-bit parameters (optim/narrow_parameters.h).
 struct AdadeltaOptions {
   static constexpr std::string_view kOptimizer = "Adadelta";
   double lr = 1;
@@ -14,9 +13,10 @@ struct AdadeltaOptions {
   double eps = 1e-6;
   double weight_decay = 0;
   bool maximize = false;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
-  MEZZO_FIELDS(AdadeltaOptions, lr, rho, eps, weight_decay, maximize, master_weights)
+  MEZZO_FIELDS(AdadeltaOptions, lr, rho, eps, weight_decay, maximize, master_weights, stochastic_rounding)
   /// Throws: ValueError: lr, eps, weight_decay >= 0 and finite; rho in [0, 1].
   void check() const;
 };

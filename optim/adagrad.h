@@ -5,8 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.Adagrad's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and
-/// update that.
+/// torch.optim.Adagrad's options, and two for 16-bit parameters (optim/narrow_parameters.h).
 struct AdagradOptions {
   static constexpr std::string_view kOptimizer = "Adagrad";
   double lr = 1e-2;
@@ -15,10 +14,11 @@ struct AdagradOptions {
   double initial_accumulator_value = 0;
   double eps = 1e-10;
   bool maximize = false;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
   MEZZO_FIELDS(AdagradOptions, lr, lr_decay, weight_decay, initial_accumulator_value, eps, maximize,
-               master_weights)
+               master_weights, stochastic_rounding)
   /// Throws: ValueError unless all numbers are finite and >= 0.
   void check() const;
 };

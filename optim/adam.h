@@ -5,8 +5,8 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.Adam's (decoupled: AdamW's) options. `master_weights`: keep an f32 master of each f16 or bf16
-/// parameter and update that.
+/// torch.optim.Adam's (decoupled: AdamW's) options, and two for 16-bit parameters
+/// (optim/narrow_parameters.h).
 template <bool decoupled>
 struct AdamOptionsOf {
   static constexpr std::string_view kOptimizer = decoupled ? "AdamW" : "Adam";
@@ -17,9 +17,11 @@ struct AdamOptionsOf {
   double weight_decay = decoupled ? 1e-2 : 0;
   bool amsgrad = false;
   bool maximize = false;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
-  MEZZO_FIELDS(AdamOptionsOf, lr, beta1, beta2, eps, weight_decay, amsgrad, maximize, master_weights)
+  MEZZO_FIELDS(AdamOptionsOf, lr, beta1, beta2, eps, weight_decay, amsgrad, maximize, master_weights,
+               stochastic_rounding)
   /// Throws: ValueError: lr, eps, weight_decay >= 0; betas in [0, 1).
   void check() const;
 };

@@ -5,8 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.Adamax's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and
-/// update that.
+/// torch.optim.Adamax's options, and two for 16-bit parameters (optim/narrow_parameters.h).
 struct AdamaxOptions {
   static constexpr std::string_view kOptimizer = "Adamax";
   double lr = 2e-3;
@@ -15,9 +14,11 @@ struct AdamaxOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   bool maximize = false;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
-  MEZZO_FIELDS(AdamaxOptions, lr, beta1, beta2, eps, weight_decay, maximize, master_weights)
+  MEZZO_FIELDS(AdamaxOptions, lr, beta1, beta2, eps, weight_decay, maximize, master_weights,
+               stochastic_rounding)
   /// Throws: ValueError: lr, eps, weight_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };

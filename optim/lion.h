@@ -5,8 +5,8 @@
 
 namespace mezzo::optim {
 
-/// The options of Chen et al. 2023, whose weight decay is always decoupled. `master_weights`: keep an f32
-/// master of each f16 or bf16 parameter and update that.
+/// The options of Chen et al. 2023, whose weight decay is always decoupled, and two for 16-bit
+/// parameters (optim/narrow_parameters.h).
 struct LionOptions {
   static constexpr std::string_view kOptimizer = "Lion";
   double lr = 1e-4;
@@ -14,9 +14,10 @@ struct LionOptions {
   double beta2 = 0.99;
   double weight_decay = 0;
   bool maximize = false;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
-  MEZZO_FIELDS(LionOptions, lr, beta1, beta2, weight_decay, maximize, master_weights)
+  MEZZO_FIELDS(LionOptions, lr, beta1, beta2, weight_decay, maximize, master_weights, stochastic_rounding)
   /// Throws: ValueError: lr, weight_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };

@@ -21,8 +21,8 @@ inline constexpr std::array<std::string_view, 3> kEnumNames<optim::MuonLrAdjustm
 
 namespace mezzo::optim {
 
-/// torch.optim.Muon's options; ns_a, ns_b and ns_c are its ns_coefficients. `master_weights`: keep an f32
-/// master of each f16 or bf16 parameter and update that.
+/// torch.optim.Muon's options; ns_a, ns_b and ns_c are its ns_coefficients. It refuses split masters and
+/// stochastic rounding.
 struct MuonOptions {
   static constexpr std::string_view kOptimizer = "Muon";
   static constexpr bool kNeedsWholeParameters = true;  ///< the update of an element depends on others
@@ -34,10 +34,11 @@ struct MuonOptions {
   double eps = 1e-7;          ///< least norm that an update is divided by
   std::int64_t ns_steps = 5;  ///< in [0, 99]
   MuonLrAdjustment adjust_lr_fn = MuonLrAdjustment::original;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
   MEZZO_FIELDS(MuonOptions, lr, weight_decay, momentum, nesterov, ns_a, ns_b, ns_c, eps, ns_steps,
-               adjust_lr_fn, master_weights)
+               adjust_lr_fn, master_weights, stochastic_rounding)
   /// Throws: ValueError unless numbers are finite, and lr, weight_decay and eps not negative.
   void check() const;
 };

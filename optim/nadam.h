@@ -6,8 +6,8 @@
 namespace mezzo::optim {
 
 /// torch.optim.NAdam's options. `pytorch_1_13`: the correction of that version, which counts mu(t) twice (M
-/// mu(t) mu(t + 1) below), to go on with what it began. `master_weights`: keep an f32 master of each f16 or
-/// bf16 parameter and update that.
+/// mu(t) mu(t + 1) below), to go on with what it began. Two options are for 16-bit
+/// parameters (optim/narrow_parameters.h).
 struct NAdamOptions {
   static constexpr std::string_view kOptimizer = "NAdam";
   double lr = 2e-3;
@@ -19,10 +19,11 @@ struct NAdamOptions {
   bool decoupled_weight_decay = false;
   bool maximize = false;
   bool pytorch_1_13 = false;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
   MEZZO_FIELDS(NAdamOptions, lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled_weight_decay,
-               maximize, pytorch_1_13, master_weights)
+               maximize, pytorch_1_13, master_weights, stochastic_rounding)
   /// Throws: ValueError: lr, eps, weight_decay, momentum_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };

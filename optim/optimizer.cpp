@@ -17,7 +17,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/optim/detail/split_masters.h"
 
 namespace mezzo::optim {
 
@@ -102,6 +102,25 @@ void require_not_negative(std::string_view optimizer, NamedNumbers numbers) {
 void require_below_one(std::string_view optimizer, NamedNumbers numbers) {
   for (const auto& [name, number] : numbers)
     require_option(optimizer, number >= 0 && number < 1, std::string(name) + " in [0, 1)", number);
+}
+
+MasterWeights MasterWeights::from_value(const Value& value) {
+  if (value.is_bool()) return value.as_bool();
+  if (value.as_string() == "split") return split;
+  throw ValueError("MasterWeights", "true, false or \"split\"", value.to_string(), "check the options");
+}
+
+Value MasterWeights::to_value() const { return kind_ == split ? Value("split") : Value(kind_ == f32); }
+
+void check_narrow_parameters(std::string_view optimizer, MasterWeights masters, bool stochastic_rounding,
+                             bool is_elementwise) {
+  if (masters && stochastic_rounding)
+    throw ValueError(optimizer, "master_weights or stochastic_rounding", "both",
+                     "masters lose nothing that rounding at random could keep; leave one out");
+  if (is_elementwise || (masters != MasterWeights::split && !stochastic_rounding)) return;
+  throw ValueError(optimizer, "f32 masters of 16-bit parameters, or none",
+                   stochastic_rounding ? "stochastic_rounding = true" : "master_weights = split",
+                   "SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta, Adamax, NAdam, RAdam and Lion can have it");
 }
 
 Optimizer::Optimizer(const std::vector<const NamedTensors*>& groups) : id_(next_id.fetch_add(1)) {
@@ -239,23 +258,39 @@ void Optimizer::warn_without_master(std::size_t group, const Parameter& paramete
                 parameter_name(group, static_cast<std::size_t>(&parameter - all.data())) +
                 " without a master",
             "small updates are lost in rounding: keep the model in f32 and let autocast cast it, or give the "
-            "optimizer master_weights = true");
+            "optimizer master_weights = true or stochastic_rounding = true");
 }
 
-/// Makes a parameter's master, or brings it up to date when somebody else wrote to the parameter. Where the
-/// master still rounds to the parameter it is the better value; elsewhere the parameter is. No host read. In
-/// place, as a captured step has its address.
+void Optimizer::require_master(std::string_view op, MasterWeights masters, const std::string& name,
+                               const Tensor& parameter) {
+  if (masters != MasterWeights::split || parameter.dtype() != DType::f16) return;
+  throw DTypeError(op, "bf16 parameters for split masters, whose upper half a bf16 number is",
+                   "f16" + (name.empty() ? "" : " of " + name), "use bf16, or master_weights = true");
+}
+
+/// Makes a parameter's master, or brings it up to date when somebody else wrote to the parameter. No host
+/// read. In place, as a captured step has its address.
 void Optimizer::prepare_master(std::size_t group, const StateNames& names, Parameter& parameter) const {
   if (!is_16bit(parameter.tensor.dtype()) || !names.masters) {
-    if (is_16bit(parameter.tensor.dtype())) warn_without_master(group, parameter);
+    if (is_16bit(parameter.tensor.dtype()) && !names.stochastic_rounding)
+      warn_without_master(group, parameter);
     parameter.master = Tensor();
     return;
   }
   const Tensor tensor = parameter.tensor.detach();
-  if (!parameter.master.defined())
-    parameter.master = tensor.to(DType::f32);
-  else if (parameter.seen != tensor.version() || tensor.impl().storage->may_change_unseen())
-    parameter.master.copy_(where(eq(parameter.master.to(tensor.dtype()), tensor), parameter.master, tensor));
+  Tensor& master = parameter.master;
+  const bool may_differ = parameter.seen != tensor.version() || tensor.impl().storage->may_change_unseen();
+  if (names.masters == MasterWeights::split) {
+    require_master(name(), names.masters, parameter.name, tensor);
+    if (!master.defined())
+      master = zeros_like(tensor, DType::i16);
+    else if (master.dtype() == DType::f32)
+      master = split_masters(may_differ ? followed_masters(master, tensor) : master, tensor);
+  } else if (!master.defined()) {
+    master = tensor.to(DType::f32);
+  } else if (may_differ) {
+    master.copy_(followed_masters(master, tensor));
+  }
   parameter.seen = tensor.version();
 }
 
@@ -277,14 +312,22 @@ void Optimizer::prepare(std::size_t group, const StateNames& names, Parameter& p
 }
 
 void Optimizer::add_update(const Parameter& parameter, const Tensor& gradient,
-                           const std::array<Ref<Storage>, 2>& copies) {
+                           const std::array<Ref<Storage>, 2>& copies, bool rounds_at_random,
+                           std::size_t number) {
   kernels::ParameterUpdate& update = updates_.emplace_back();
-  set_view(update.value, parameter.master.defined() ? parameter.master : parameter.tensor);
+  const bool has_f32_master = parameter.master.defined() && parameter.master.dtype() == DType::f32;
+  set_view(update.value, has_f32_master ? parameter.master : parameter.tensor);
+  if (!has_f32_master) set_view(update.remainder, parameter.master);
   set_view(update.gradient, gradient);
   for (std::size_t i = 0; i < parameter.buffers.size(); ++i) set_view(update.state[i], parameter.buffers[i]);
   for (std::size_t i = 0; i < copies.size(); ++i)
     set_view(update.copies[i], copies[i], kHalfCopyTypes[i], parameter.tensor);
-  if (parameter.master.defined()) set_view(update.copies[2], parameter.tensor);
+  if (has_f32_master) set_view(update.copies[2], parameter.tensor);
+  const ParameterPlace place =
+      places_.empty() ? ParameterPlace{static_cast<std::uint32_t>(number)} : places_[number];
+  update.rounds_at_random = rounds_at_random && is_16bit(parameter.tensor.dtype());
+  update.number = place.parameter;
+  update.first_element = place.element;
   update.step = static_cast<std::int64_t*>(parameter.step.impl().data());
   if (parameter.carried.defined()) update.carried = static_cast<double*>(parameter.carried.impl().data());
 }
@@ -342,10 +385,11 @@ void Optimizer::update_all(const ScalerControl& control) {
   updates_.clear();
   copies_.clear();
   SmallVector<std::size_t, 8> ends;  // per group, the end of its updates
+  std::size_t number = 0;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     if (!groups_[g].rates.defined() && !recording) write_rates(g);
     const StateNames names = state_names(g);
-    for (std::size_t i = 0; i < groups_[g].parameters.size(); ++i) {
+    for (std::size_t i = 0; i < groups_[g].parameters.size(); ++i, ++number) {
       Parameter& parameter = groups_[g].parameters[i];
       const Tensor& gradient = autograd::locked_grad(parameter.tensor);
       if (!gradient.defined()) continue;
@@ -353,7 +397,7 @@ void Optimizer::update_all(const ScalerControl& control) {
       if (recording) record_update(g, i, names);
       prepare(g, names, parameter);
       copies_.push_back(writable_half_copies(parameter.tensor));
-      add_update(parameter, gradient, copies_.back());
+      add_update(parameter, gradient, copies_.back(), names.stochastic_rounding, number);
     }
     ends.push_back(updates_.size());
   }

@@ -15,6 +15,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/kernels/optim/optimizer.h"
 #include "mezzo/kernels/scaler/scaler_record.h"
+#include "mezzo/optim/narrow_parameters.h"
 
 namespace mezzo::optim {
 
@@ -54,7 +55,15 @@ using BufferNames = SmallVector<std::string_view, 4>;
 struct StateNames {
   BufferNames buffers;       ///< as large as the parameter, in the order of ParameterUpdate::state
   std::string_view carried;  ///< a number, which starts as 1; empty: none
-  bool masters = false;      ///< of 16-bit parameters
+  MasterWeights masters = MasterWeights::none;  ///< of 16-bit parameters
+  bool stochastic_rounding = false;             ///< likewise
+};
+
+/// Where a parameter, or a shard of one, begins: the number of the parameter in the whole optimizer, and the
+/// element of it.
+struct ParameterPlace {
+  std::uint32_t parameter = 0;
+  std::int64_t element = 0;
 };
 
 /// The parameters that a call updates: some of one group.
@@ -125,7 +134,8 @@ class Optimizer {
   /// Unique in this process: a scaler finds its state of the optimizer by it.
   [[nodiscard]] std::uint64_t id() const noexcept { return id_; }
 
-  /// Options and, for each parameter that has had a step, its buffers.
+  /// Options and, for each parameter that has had a step, its buffers; split masters as f32 tensors of their
+  /// own.
   [[nodiscard]] virtual OptimizerState state_dict() const;
   /// Restores options and state (copied in; into the memory that it has, once a step was captured). Throws:
   /// StateError, ShapeError or DTypeError when it is not of this kind of optimizer with these parameters,
@@ -147,7 +157,9 @@ class Optimizer {
   struct Parameter {
     Tensor tensor;
     std::string name;
-    Tensor master;           ///< f32 values of a 16-bit parameter; undefined otherwise
+    /// Of a 16-bit parameter: f32 values, or the remainders (i16) of a split one. A split one is f32 between
+    /// a load and the next step, as the parameter may be loaded in between.
+    Tensor master;
     std::uint32_t seen = 0;  ///< version of `tensor` that `master` goes with
     Tensor step;             ///< i64, 0-dim: updates so far; undefined before the first
     Tensor carried;          ///< f64, 0-dim, of algorithms with a carried_name
@@ -166,6 +178,11 @@ class Optimizer {
   void add_group(std::string_view op, const NamedTensors& parameters);
   /// Throws: IndexError in the name of `op` for a group that is not there.
   void require_group(std::string_view op, std::size_t group) const;
+  /// Random roundings take these places, one for each parameter; without them, the parameters are whole.
+  void set_places(std::vector<ParameterPlace> places) { places_ = std::move(places); }
+  /// Throws: DTypeError in the name of `op` for an f16 parameter with split masters.
+  static void require_master(std::string_view op, MasterWeights masters, const std::string& name,
+                             const Tensor& parameter);
 
   // An algorithm's answers about a group, by number.
   [[nodiscard]] virtual std::string_view name() const = 0;
@@ -197,7 +214,7 @@ class Optimizer {
   void warn_without_master(std::size_t group, const Parameter& parameter) const;
   /// One more of `updates_`.
   void add_update(const Parameter& parameter, const Tensor& gradient,
-                  const std::array<Ref<Storage>, 2>& copies);
+                  const std::array<Ref<Storage>, 2>& copies, bool rounds_at_random, std::size_t number);
   [[nodiscard]] static kernels::UpdateControl control_of(const Group& group, const ScalerControl& control);
   /// Group and position of parameter i. Throws: IndexError.
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
@@ -239,6 +256,7 @@ class Optimizer {
   std::vector<StepHook> step_hooks_;
   std::size_t next_step_hook_ = 0;
   FoundInfAgreement found_inf_agreement_;
+  std::vector<ParameterPlace> places_;
   // The arguments that step() hands to the kernels, kept for their memory: a step asks the system for none.
   std::vector<kernels::ParameterUpdate> updates_;
   std::vector<std::array<Ref<Storage>, 2>> copies_;

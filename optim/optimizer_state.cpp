@@ -3,6 +3,7 @@
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/optim/detail/saved_state.h"
+#include "mezzo/optim/detail/split_masters.h"
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {
@@ -24,6 +25,8 @@ void Optimizer::each_slot(std::size_t group, std::size_t index, P& parameter, F 
 }
 
 OptimizerState Optimizer::state_dict() const {
+  const NoGrad no_grad;
+  const NoInputHook no_autocast;
   OptimizerState state;
   Value groups;
   std::size_t index = 0;
@@ -36,7 +39,10 @@ OptimizerState Optimizer::state_dict() const {
     groups.push_back(std::move(group));
     for (const Parameter& parameter : groups_[g].parameters) {
       each_slot(g, index++, parameter, [&](const std::string& key, const Tensor& tensor) {
-        if (tensor.defined()) state.tensors.emplace_back(key, tensor);
+        if (!tensor.defined()) return;
+        const bool is_split = &tensor == &parameter.master && tensor.dtype() == DType::i16;
+        state.tensors.emplace_back(key,
+                                   is_split ? joined_masters(parameter.tensor.detach(), tensor) : tensor);
       });
     }
   }
@@ -94,8 +100,12 @@ void Optimizer::keep_memory(const Parameter& former, Parameter& loaded) const {
     memory.copy_(values);
     values = memory;
   };
-  if (former.master.defined() && !loaded.master.defined() && loaded.step.defined())
-    loaded.master = loaded.tensor.detach();  // as the next step would make it
+  // The next step's master, as it would make it.
+  if (former.master.defined() && loaded.step.defined()) {
+    const Tensor parameter = loaded.tensor.detach();
+    if (!loaded.master.defined()) loaded.master = parameter.to(DType::f32);
+    if (former.master.dtype() == DType::i16) loaded.master = split_masters(loaded.master, parameter);
+  }
   keep(former.step, loaded.step);
   keep(former.carried, loaded.carried);
   keep(former.master, loaded.master);

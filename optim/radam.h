@@ -5,8 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.RAdam's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and update
-/// that.
+/// torch.optim.RAdam's options, and two for 16-bit parameters (optim/narrow_parameters.h).
 struct RAdamOptions {
   static constexpr std::string_view kOptimizer = "RAdam";
   double lr = 1e-3;
@@ -16,10 +15,11 @@ struct RAdamOptions {
   double weight_decay = 0;
   bool decoupled_weight_decay = false;
   bool maximize = false;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
   MEZZO_FIELDS(RAdamOptions, lr, beta1, beta2, eps, weight_decay, decoupled_weight_decay, maximize,
-               master_weights)
+               master_weights, stochastic_rounding)
   /// Throws: ValueError: lr, eps, weight_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };

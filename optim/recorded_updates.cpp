@@ -64,10 +64,11 @@ void RecordedUpdates::add(std::size_t group, std::size_t index, const StateNames
   const Optimizer::Parameter& one = all.parameters[index];
   const bool carries = !names.carried.empty();
   const bool masters = is_16bit(one.tensor.dtype()) && names.masters;
+  const DType kept = names.masters == MasterWeights::split ? DType::i16 : DType::f32;
   const auto buffers = static_cast<std::ptrdiff_t>(names.buffers.size());
   const auto made = [](const Tensor& tensor) { return tensor.defined(); };
   if (!made(all.rates) || !made(one.step) || (carries && !made(one.carried)) ||
-      (masters && !made(one.master)) ||
+      (masters && (!made(one.master) || one.master.dtype() != kept)) ||
       !std::all_of(one.buffers.begin(), one.buffers.begin() + buffers, made)) {
     throw StateError("Optimizer.step", "a parameter that has had a step before one is recorded",
                      "the first one of " + link_->optimizer->parameter_name(group, index),

@@ -12,6 +12,7 @@
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/optim/detail/split_masters.h"
 
 namespace mezzo::optim {
 
@@ -126,7 +127,9 @@ Remapping::Parameter Remapping::successor(const Parameter& parameter, const Tens
     if (parameter.buffers[i].defined()) result.buffers[i] = to(parameter.buffers[i], wide);
   }
   // The next step compares the master with the new values, as with any that somebody else has written.
-  if (is_16bit(after.dtype())) result.master = parameter.master;
+  const bool is_split = parameter.master.defined() && parameter.master.dtype() == DType::i16;
+  if (is_16bit(after.dtype()))
+    result.master = is_split ? joined_masters(parameter.tensor.detach(), parameter.master) : parameter.master;
   result.seen = after.version() - 1;
   return result;
 }

@@ -5,8 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.RMSprop's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and
-/// update that.
+/// torch.optim.RMSprop's options, and two for 16-bit parameters (optim/narrow_parameters.h).
 struct RMSpropOptions {
   static constexpr std::string_view kOptimizer = "RMSprop";
   double lr = 1e-2;
@@ -16,9 +15,11 @@ struct RMSpropOptions {
   double momentum = 0;
   bool centered = false;
   bool maximize = false;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
-  MEZZO_FIELDS(RMSpropOptions, lr, alpha, eps, weight_decay, momentum, centered, maximize, master_weights)
+  MEZZO_FIELDS(RMSpropOptions, lr, alpha, eps, weight_decay, momentum, centered, maximize, master_weights,
+               stochastic_rounding)
   /// Throws: ValueError: lr, eps, weight_decay, momentum >= 0 and finite; alpha in [0, 1].
   void check() const;
 };

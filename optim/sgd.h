@@ -5,8 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.SGD's options. `master_weights`: keep an f32 master of each f16 or bf16 parameter and update
-/// that.
+/// torch.optim.SGD's options, and two for 16-bit parameters (optim/narrow_parameters.h).
 struct SGDOptions {
   static constexpr std::string_view kOptimizer = "SGD";
   double lr = 1e-3;
@@ -15,9 +14,11 @@ struct SGDOptions {
   double weight_decay = 0;
   bool nesterov = false;
   bool maximize = false;
-  bool master_weights = false;
+  MasterWeights master_weights = MasterWeights::none;
+  bool stochastic_rounding = false;
 
-  MEZZO_FIELDS(SGDOptions, lr, momentum, dampening, weight_decay, nesterov, maximize, master_weights)
+  MEZZO_FIELDS(SGDOptions, lr, momentum, dampening, weight_decay, nesterov, maximize, master_weights,
+               stochastic_rounding)
   /// Throws: ValueError: lr, momentum, weight_decay >= 0; nesterov needs momentum > 0 and dampening 0.
   void check() const;
 };

@@ -33,9 +33,9 @@ struct AlgorithmDefaults {
 };
 
 /// Optimizer with `Options` per group: a struct with `kOptimizer` (its name), `lr`, `master_weights`,
-/// `fields()` (MEZZO_FIELDS) and `check()` (throws ValueError); `momentum` or `beta1`, where it has one, is
-/// what momentum() means. What it does is AlgorithmOf<Options>, which has to be there where this class is
-/// instantiated.
+/// `stochastic_rounding`, `fields()` (MEZZO_FIELDS) and `check()` (throws ValueError); `momentum` or `beta1`,
+/// where it has one, is what momentum() means. What it does is AlgorithmOf<Options>, which has to be there
+/// where this class is instantiated.
 template <class Options>
 class TypedOptimizer : public Optimizer {
  public:
@@ -76,7 +76,7 @@ class TypedOptimizer : public Optimizer {
   [[nodiscard]] Value group_options(std::size_t group, const kernels::Rates& rates) const override {
     return attrs_to_value(with_rates(options_[group], rates));
   }
-  void set_group_options(std::size_t group, const Value& saved) override { options_[group] = parsed(saved); }
+  void set_group_options(std::size_t group, const Value& saved) override;
   [[nodiscard]] bool has_momentum() const override {
     Options options;
     return momentum_of(options) != nullptr;
@@ -91,6 +91,8 @@ class TypedOptimizer : public Optimizer {
   }
 
   static std::vector<const NamedTensors*> lists(const std::vector<ParamGroup<Options>>& groups);
+  static void check(const Options& options);
+  static void check(const ParamGroup<Options>& group);
   [[nodiscard]] static StateNames names_with(const Options& options);
   [[nodiscard]] static Options parsed(const Value& saved);
   /// The option that is the momentum; nullptr: there is none.
@@ -126,9 +128,7 @@ template <class Options>
 TypedOptimizer<Options>::TypedOptimizer(const std::vector<ParamGroup<Options>>& groups)
     : Optimizer(lists(groups)) {
   for (const auto& group : groups) {
-    group.options.check();
-    for (const auto& [path, parameter] : group.parameters)
-      AlgorithmOf<Options>::require_fitting(group.options, path, parameter);
+    check(group);
     options_.push_back(group.options);
   }
 }
@@ -144,13 +144,37 @@ const Options& TypedOptimizer<Options>::options(std::size_t group) const {
 
 template <class Options>
 void TypedOptimizer<Options>::add_param_group(const ParamGroup<Options>& group) {
-  group.options.check();
-  for (const auto& [path, parameter] : group.parameters) {
-    if (parameter.defined()) AlgorithmOf<Options>::require_fitting(group.options, path, parameter);
-  }
+  check(group);
   options_.reserve(options_.size() + 1);
   this->add_group("Optimizer.add_param_group", group.parameters);
   options_.push_back(group.options);
+}
+
+template <class Options>
+void TypedOptimizer<Options>::check(const Options& options) {
+  options.check();
+  check_narrow_parameters(
+      Options::kOptimizer, options.master_weights, options.stochastic_rounding,
+      !requires { Options::kNeedsWholeParameters; });
+}
+
+template <class Options>
+void TypedOptimizer<Options>::check(const ParamGroup<Options>& group) {
+  check(group.options);
+  for (const auto& [path, parameter] : group.parameters) {
+    if (!parameter.defined()) continue;
+    AlgorithmOf<Options>::require_fitting(group.options, path, parameter);
+    Optimizer::require_master(Options::kOptimizer, group.options.master_weights, path, parameter);
+  }
+}
+
+/// The kind of masters is how this optimizer keeps them, whatever the other one had.
+template <class Options>
+void TypedOptimizer<Options>::set_group_options(std::size_t group, const Value& saved) {
+  Options options = parsed(saved);
+  const MasterWeights own = options_[group].master_weights;
+  if (own && options.master_weights) options.master_weights = own;
+  options_[group] = options;
 }
 
 template <class Options>
@@ -171,7 +195,8 @@ void TypedOptimizer<Options>::update(std::size_t group, Updates updates,
 
 template <class Options>
 StateNames TypedOptimizer<Options>::names_with(const Options& options) {
-  return {AlgorithmOf<Options>::buffers(options), AlgorithmOf<Options>::kCarried, options.master_weights};
+  return {AlgorithmOf<Options>::buffers(options), AlgorithmOf<Options>::kCarried, options.master_weights,
+          options.stochastic_rounding};
 }
 
 template <class Options>
@@ -179,7 +204,7 @@ Options TypedOptimizer<Options>::parsed(const Value& saved) {
   Value::Map fields = saved.as_map();
   std::erase_if(fields, [](const auto& field) { return field.first == "num_parameters"; });
   const auto options = attrs_from_value<Options>(Options::kOptimizer, Value(std::move(fields)));
-  options.check();
+  check(options);
   return options;
 }
 

@@ -16,12 +16,12 @@ Shapes large() {
 }
 Shapes small() { return Shapes(1000, {100}); }
 
-std::vector<Tensor> parameters_with_gradients(const Shapes& shapes) {
+std::vector<Tensor> parameters_with_gradients(const Shapes& shapes, DType dtype = kF32) {
   manual_seed(0);
   std::vector<Tensor> parameters;
   for (const std::vector<std::int64_t>& shape : shapes) {
-    parameters.push_back(leaf(normal(shape, kF32)));
-    give_gradient(parameters.back(), normal(shape, kF32));
+    parameters.push_back(leaf(normal(shape, dtype)));
+    give_gradient(parameters.back(), normal(shape, dtype));
   }
   return parameters;
 }
@@ -53,6 +53,17 @@ void add_steps(Worker& worker, const std::string& size, Shapes (*shapes)()) {
     return [parameters = parameters_with_gradients(shapes())] { clip_grad_norm(parameters, 1); };
   });
 #ifndef BENCH_LIBTORCH
+  // Of bf16 parameters: rounded, rounded at random, with f32 masters, with split ones.
+  const std::pair<const char*, optim::AdamWOptions> ways[]{
+      {"", {}},
+      {"_stochastic", {.stochastic_rounding = true}},
+      {"_masters", {.master_weights = true}},
+      {"_split", {.master_weights = optim::MasterWeights::split}}};
+  for (const auto& [way, options] : ways) {
+    worker.add("adamw_" + size + way + "/bf16", [shapes, options = options] {
+      return step_of(std::make_shared<optim::AdamW>(parameters_with_gradients(shapes(), kBF16), options));
+    });
+  }
   for (const bool write_unscaled : {true, false}) {
     const std::string name = "adamw_" + size + (write_unscaled ? "_scaler" : "_scaler_reads_gradients");
     worker.add(name + "/f32",

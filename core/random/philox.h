@@ -1,4 +1,4 @@
-// Philox4x32-10, the counter-based random generator of the whole library, and the uniforms made from its
+// Philox4x32, the counter-based random generator of the whole library, and the uniforms made from its
 // words. Separate from what hands out counters, because kernels on every device call it with counters of
 // their own.
 #pragma once
@@ -35,34 +35,42 @@ struct PhiloxKey {
            static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}};
 }
 
-/// Philox4x32 with 10 rounds: a bijection of 128-bit counters, chosen by a 64-bit key. It has no state: block
+/// Philox4x32: a bijection of 128-bit counters, chosen by a 64-bit key. It has no state: block
 /// n costs the same as block 0 and depends on counter and key alone. The same bits on every device.
 ///
 /// Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11, section 4.
-struct Philox {
-  static constexpr int kRounds = 10;
+template <int rounds>
+struct PhiloxOf {
+  static constexpr int kRounds = rounds;
+  static constexpr std::uint32_t kEven = 0xd2511f53U, kOdd = 0xcd9e8d57U;  ///< factors of words 0 and 2
+  /// What each round adds to the key: golden ratio; sqrt(3) - 1.
+  static constexpr std::uint32_t kKeySteps[2] = {0x9e3779b9U, 0xbb67ae85U};
 
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr PhiloxBlock operator()(PhiloxBlock counter,
                                                                               PhiloxKey key) const noexcept {
     PhiloxBlock block = counter;
     for (int round = 0; round < kRounds; ++round) {
       block = mix(block, key);
-      key.words[0] += 0x9e3779b9U;  // golden ratio
-      key.words[1] += 0xbb67ae85U;  // sqrt(3) - 1
+      for (int k = 0; k < 2; ++k) key.words[k] += kKeySteps[k];
     }
     return block;
   }
 
  private:
   MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr PhiloxBlock mix(PhiloxBlock in, PhiloxKey key) noexcept {
-    const std::uint64_t even = std::uint64_t{0xd2511f53U} * in.words[0];
-    const std::uint64_t odd = std::uint64_t{0xcd9e8d57U} * in.words[2];
+    const std::uint64_t even = std::uint64_t{kEven} * in.words[0];
+    const std::uint64_t odd = std::uint64_t{kOdd} * in.words[2];
     return {{static_cast<std::uint32_t>(odd >> 32) ^ in.words[1] ^ key.words[0],
              static_cast<std::uint32_t>(odd),
              static_cast<std::uint32_t>(even >> 32) ^ in.words[3] ^ key.words[1],
              static_cast<std::uint32_t>(even)}};
   }
 };
+
+/// What all random numbers are made of, with the rounds that its authors advise.
+using Philox = PhiloxOf<10>;
+/// With the fewest rounds that pass their tests (BigCrush), where speed counts more than what else may come.
+using FastPhilox = PhiloxOf<7>;
 
 /// Uniform f32 in [0, 1): the upper 24 bits of `word` times 2^-24. Every value is exact, 1 never appears.
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr float uniform_f32(std::uint32_t word) noexcept {

@@ -5,6 +5,8 @@
 
 #include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/optim/cpu_pieces.h"
+#include "mezzo/kernels/optim/narrow_parameter.h"
+#include "mezzo/kernels/random/cpu_philox.h"
 
 namespace mezzo::kernels::cpu::update_detail {
 
@@ -14,10 +16,11 @@ namespace {
 struct Operands {
   explicit Operands(const ParameterUpdate& update)
       : value(of(update.value, update)),
+        remainder(of(update.remainder, update)),
         gradient(of(update.gradient, update)),
         state{of(update.state[0], update), of(update.state[1], update), of(update.state[2], update)},
         copies{of(update.copies[0], update), of(update.copies[1], update), of(update.copies[2], update)} {}
-  TileOperand value, gradient;
+  TileOperand value, remainder, gradient;
   std::array<TileOperand, 3> state, copies;
 
  private:
@@ -28,9 +31,52 @@ struct Operands {
 
 /// Memory of the tiles of one thread, wide enough for every compute type.
 struct Buffers {
-  TileBuffer<double> value_in, value_out, gradient_in, gradient_out;
-  std::array<TileBuffer<double>, 3> state_in, state_out;
+  TileBuffer<double> value, gradient;
+  std::array<TileBuffer<double>, 3> states;
+  TileBuffer<std::uint16_t> parameters;
+  TileBuffer<std::int16_t> remainders;
 };
+
+struct JoinTile {
+  static void run(const std::uint16_t* parameters, const std::int16_t* remainders, float* values,
+                  std::int64_t n) {
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) values[i] = SplitMaster{parameters[i], remainders[i]}.joined();
+  }
+};
+struct SplitTile {
+  static void run(const float* values, std::uint16_t* parameters, std::int16_t* remainders, std::int64_t n) {
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) {
+      const SplitMaster split = SplitMaster::of(values[i]);
+      parameters[i] = split.parameter;
+      remainders[i] = split.remainder;
+    }
+  }
+};
+
+template <class S>
+struct RandomRoundTile {
+  static void run(const float* values, const std::uint16_t* random, std::uint16_t* parameters,
+                  std::int64_t n) {
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) parameters[i] = rounded_at_random<S>(values[i], random[i]).bits;
+  }
+};
+
+/// Rounds a tile that begins with `element` of its parameter.
+void round_at_random(const float* values, std::uint16_t* parameters, std::int64_t n, DType dtype,
+                     RoundingBits bits, std::int64_t element) {
+  constexpr std::int64_t kBlocks = kTile / RoundingBits::kBlock + 1 + kMorePhiloxBlocks;
+  alignas(64) std::uint16_t random[RoundingBits::kBlock * kBlocks];
+  const std::int64_t skipped = element % RoundingBits::kBlock;
+  philox_halves(bits.key(), static_cast<std::uint64_t>(element / RoundingBits::kBlock), bits.stream(),
+                (skipped + n + RoundingBits::kBlock - 1) / RoundingBits::kBlock, random);
+  if (dtype == DType::bf16)
+    run_isa<RandomRoundTile<BFloat16>>(values, random + skipped, parameters, n);
+  else
+    run_isa<RandomRoundTile<Half>>(values, random + skipped, parameters, n);
+}
 
 /// One chunk's functor of an algorithm in one compute type. Parameters mostly are at one step, so the powers
 /// in F::at are taken once.
@@ -67,22 +113,57 @@ struct Piece {
   void tile(std::int64_t at, std::int64_t n) {
     TileArrays arrays{};
     for (std::size_t s = 0; s < loop.states; ++s) {
-      arrays.in[s] = operands.state[s].read(at, n, loop.type, buffers.state_in[s].values);
-      arrays.out[s] = operands.state[s].target(at, loop.type, buffers.state_out[s].values);
+      arrays.in[s] = operands.state[s].read(at, n, loop.type, buffers.states[s].values);
+      arrays.out[s] = operands.state[s].target(at, loop.type, buffers.states[s].values);
     }
-    arrays.p = operands.value.read(at, n, loop.type, buffers.value_in.values);
-    arrays.g = operands.gradient.read(at, n, loop.type, buffers.gradient_in.values);
-    arrays.p_out = operands.value.target(at, loop.type, buffers.value_out.values);
-    if (write_gradient)
-      arrays.unscaled = operands.gradient.target(at, loop.type, buffers.gradient_out.values);
+    arrays.p = update.remainder.data != nullptr ? joined(at, n)
+                                                : operands.value.read(at, n, loop.type, buffers.value.values);
+    arrays.g = operands.gradient.read(at, n, loop.type, buffers.gradient.values);
+    arrays.p_out = operands.value.target(at, loop.type, buffers.value.values);  // a buffer for 16 bits
+    if (write_gradient) arrays.unscaled = operands.gradient.target(at, loop.type, buffers.gradient.values);
     loop.tile(functor, arrays, n, unscale);
     for (std::size_t s = 0; s < loop.states; ++s)
-      operands.state[s].finish(at, n, loop.type, buffers.state_out[s].values);
-    operands.value.finish(at, n, loop.type, buffers.value_out.values);
-    if (write_gradient) operands.gradient.finish(at, n, loop.type, buffers.gradient_out.values);
-    for (std::size_t c = 0; c < update.copies.size(); ++c) {
-      if (update.copies[c].data != nullptr) operands.copies[c].write(at, n, loop.type, arrays.p_out);
+      operands.state[s].finish(at, n, loop.type, buffers.states[s].values);
+    write_values(at, n, arrays.p_out);
+    if (write_gradient) operands.gradient.finish(at, n, loop.type, buffers.gradient.values);
+  }
+
+ private:
+  /// The f32 masters of a tile, of their two halves.
+  [[nodiscard]] const float* joined(std::int64_t at, std::int64_t n) const {
+    const void* const parameters = operands.value.read(at, n, DType::bf16, buffers.parameters.values);
+    const void* const remainders = operands.remainder.read(at, n, DType::i16, buffers.remainders.values);
+    auto* const values = reinterpret_cast<float*>(buffers.value.values);
+    run_isa<JoinTile>(static_cast<const std::uint16_t*>(parameters),
+                      static_cast<const std::int16_t*>(remainders), values, n);
+    return values;
+  }
+  /// Stores a tile's new values and their copies.
+  void write_values(std::int64_t at, std::int64_t n, const void* values) const {
+    DType type = loop.type;
+    if (update.rounds_at_random) {
+      type = update.value.dtype;
+      void* const parameters = operands.value.target(at, type, buffers.parameters.values);
+      round_at_random(static_cast<const float*>(values), static_cast<std::uint16_t*>(parameters), n, type,
+                      {update.number, *update.step}, update.first_element + at);
+      operands.value.finish(at, n, type, buffers.parameters.values);
+      values = parameters;
+    } else if (update.remainder.data != nullptr) {
+      write_split(at, n, static_cast<const float*>(values));
+    } else {
+      operands.value.finish(at, n, type, values);
     }
+    for (std::size_t c = 0; c < update.copies.size(); ++c) {
+      if (update.copies[c].data != nullptr) operands.copies[c].write(at, n, type, values);
+    }
+  }
+  void write_split(std::int64_t at, std::int64_t n, const float* values) const {
+    void* const parameters = operands.value.target(at, DType::bf16, buffers.parameters.values);
+    void* const remainders = operands.remainder.target(at, DType::i16, buffers.remainders.values);
+    run_isa<SplitTile>(values, static_cast<std::uint16_t*>(parameters),
+                       static_cast<std::int16_t*>(remainders), n);
+    operands.value.finish(at, n, DType::bf16, buffers.parameters.values);
+    operands.remainder.finish(at, n, DType::i16, buffers.remainders.values);
   }
 };
 

@@ -13,6 +13,7 @@
 #include "mezzo/kernels/cuda/batch.h"
 #include "mezzo/kernels/cuda/last_block.h"
 #include "mezzo/kernels/cuda/shared.h"
+#include "mezzo/kernels/optim/narrow_parameter.h"
 #include "mezzo/kernels/optim/update_rule.h"
 #include "mezzo/kernels/scaler/scaler_math.h"
 
@@ -20,22 +21,30 @@ namespace mezzo::kernels::cuda {
 
 namespace update_detail {
 
-// Arrays of a parameter by position; three states from kState on, three copies from kCopy on.
-constexpr int kValue = 0, kGradient = 1, kState = 2, kCopy = 5, kArrays = 8;
+// Arrays of a parameter by position; three states from kState on, three copies from kCopy on. A split
+// master's remainder is where else the third copy is, the parameter of an f32 master.
+constexpr int kValue = 0, kGradient = 1, kState = 2, kCopy = 5, kRemainder = 7, kArrays = 8;
 
-/// A parameter whose arrays are one run each. Absent arrays have no data.
-struct UpdateSlot {
+/// A parameter's arrays, absent ones without data, and its numbers.
+struct SlotBase {
   Array arrays[kArrays];
   std::int64_t* step = nullptr;
   double* carried = nullptr;
+  std::int64_t first_element = 0;
+  std::uint32_t number = 0;
+  bool rounds_at_random = false;
+  bool is_split = false;
+
+  /// Whether the parameter has 16 bits and keeps more than its rounded value of the update.
+  [[nodiscard]] MEZZO_HD bool is_narrow() const { return rounds_at_random || is_split; }
+};
+/// A parameter whose arrays are one run each.
+struct UpdateSlot : SlotBase {
   std::int64_t elements = 0;
   bool packed = false;  ///< aligned to packs, and the states are of the compute type
 };
 /// One with any strides.
-struct StridedUpdateSlot {
-  Array arrays[kArrays];
-  std::int64_t* step = nullptr;
-  double* carried = nullptr;
+struct StridedUpdateSlot : SlotBase {
   Space<kArrays> space;
 };
 
@@ -90,8 +99,83 @@ class BlockTalk {
   Shared<std::uint32_t> skips_;
 };
 
-/// The update of elements of one parameter.
-template <class F, class T>
+/// The values of a narrow parameter (SlotBase::is_narrow).
+class NarrowValues {
+ public:
+  __device__ explicit NarrowValues(const SlotBase& slot) : slot_(slot) {}
+
+  /// Elements 4 i to 4 i + 3.
+  __device__ MEZZO_ALWAYS_INLINE void load_pack(std::int64_t i, float* values) const {
+    const Array& value = slot_.arrays[kValue];
+    if (!slot_.is_split) return cuda::load_pack<float, Among::floating>(value.data, value.dtype, i, values);
+    const Words parameters = static_cast<const Words*>(value.data)[i];
+    const Words remainders = static_cast<const Words*>(slot_.arrays[kRemainder].data)[i];
+    for (int k = 0; k < kPack; ++k) {
+      values[k] = SplitMaster{static_cast<std::uint16_t>(parameters.words[k / 2] >> 16 * (k % 2)),
+                              static_cast<std::int16_t>(remainders.words[k / 2] >> 16 * (k % 2))}
+                      .joined();
+    }
+  }
+  __device__ MEZZO_ALWAYS_INLINE void store_pack(std::int64_t i, float* values) const {
+    const Array& value = slot_.arrays[kValue];
+    if (!slot_.is_split) {
+      round(values, kPack, kPack * i);
+      return cuda::store_pack<float, Among::floating>(value.data, value.dtype, i, values);
+    }
+    Words parameters{}, remainders{};
+    for (int k = 0; k < kPack; ++k) {
+      const SplitMaster split = SplitMaster::of(values[k]);
+      parameters.words[k / 2] |= static_cast<std::uint32_t>(split.parameter) << 16 * (k % 2);
+      remainders.words[k / 2] |= (static_cast<std::uint32_t>(split.remainder) & 0xffffU) << 16 * (k % 2);
+    }
+    static_cast<Words*>(value.data)[i] = parameters;
+    static_cast<Words*>(slot_.arrays[kRemainder].data)[i] = remainders;
+  }
+  /// Element i, which is at these places.
+  __device__ MEZZO_ALWAYS_INLINE float load(std::int64_t value_at, std::int64_t remainder_at) const {
+    const Array& value = slot_.arrays[kValue];
+    if (!slot_.is_split) return cuda::load<float, Among::floating>(value.data, value.dtype, value_at);
+    return SplitMaster{static_cast<const std::uint16_t*>(value.data)[value_at],
+                       static_cast<const std::int16_t*>(slot_.arrays[kRemainder].data)[remainder_at]}
+        .joined();
+  }
+  __device__ MEZZO_ALWAYS_INLINE void store(std::int64_t i, std::int64_t value_at, std::int64_t remainder_at,
+                                            float& value) const {
+    const Array& array = slot_.arrays[kValue];
+    if (!slot_.is_split) {
+      round(&value, 1, i);
+      return cuda::store<float, Among::floating>(array.data, array.dtype, value_at, value);
+    }
+    const SplitMaster split = SplitMaster::of(value);
+    static_cast<std::uint16_t*>(array.data)[value_at] = split.parameter;
+    static_cast<std::int16_t*>(slot_.arrays[kRemainder].data)[remainder_at] = split.remainder;
+  }
+
+ private:
+  using Words = RawWords<kPack / 2>;
+
+  /// Up to kPack elements from `element` on: they lie in at most two blocks of random words.
+  __device__ MEZZO_ALWAYS_INLINE void round(float* values, int count, std::int64_t element) const {
+    const RoundingBits bits{slot_.number, *slot_.step};
+    const std::int64_t first = slot_.first_element + element, last = first + count - 1;
+    const PhiloxBlock block = bits.block(first);
+    const bool is_one = first / RoundingBits::kBlock == last / RoundingBits::kBlock;
+    const PhiloxBlock next = is_one ? block : bits.block(last);
+    for (int k = 0; k < count; ++k) {
+      const bool is_first = (first + k) / RoundingBits::kBlock == first / RoundingBits::kBlock;
+      const std::uint32_t random = RoundingBits::of(is_first ? block : next, first + k);
+      values[k] = slot_.arrays[kValue].dtype == DType::bf16
+                      ? static_cast<float>(rounded_at_random<BFloat16>(values[k], random))
+                      : static_cast<float>(rounded_at_random<Half>(values[k], random));
+    }
+  }
+
+  const SlotBase& slot_;
+};
+
+/// The update of elements of one parameter. kNarrow: SlotBase::is_narrow, apart so that the other kernels
+/// need no registers for it.
+template <class F, class T, bool kNarrow>
 struct Updater {
   F f;
   UnscaleFn unscale;
@@ -102,7 +186,13 @@ struct Updater {
         unscale{control.unscale && control.record != nullptr ? control.record->inv_scale : 1.0F},
         write_gradient(control.write_unscaled && unscale.inv_scale != 1.0F) {}
 
-  __device__ MEZZO_ALWAYS_INLINE void pack(const Array (&arrays)[kArrays], std::int64_t i) const {
+  /// Copies of a split master end where its remainder is.
+  [[nodiscard]] __device__ static int end_of_copies(const SlotBase& slot) {
+    return kNarrow && slot.is_split ? kRemainder : kArrays;
+  }
+
+  __device__ MEZZO_ALWAYS_INLINE void pack(const SlotBase& slot, std::int64_t i) const {
+    const auto& arrays = slot.arrays;
     const auto store = [&](int k, const T* values) {
       store_pack<T, Among::floating>(arrays[k].data, arrays[k].dtype, i, values);
     };
@@ -110,7 +200,10 @@ struct Updater {
     Pack<T> states[F::kStates + 1];
     // States first: whoever widens what it loads waits for it before the next load.
     for (int s = 0; s < F::kStates; ++s) states[s] = static_cast<const Pack<T>*>(arrays[kState + s].data)[i];
-    load_pack<T, Among::floating>(arrays[kValue].data, arrays[kValue].dtype, i, p);
+    if constexpr (kNarrow)
+      NarrowValues(slot).load_pack(i, p);
+    else
+      load_pack<T, Among::floating>(arrays[kValue].data, arrays[kValue].dtype, i, p);
     load_pack<T, Among::floating>(arrays[kGradient].data, arrays[kGradient].dtype, i, g);
     for (int k = 0; k < kPack; ++k) {
       T state[3] = {};
@@ -119,17 +212,21 @@ struct Updater {
       f(p[k], g[k], state);
       for (int s = 0; s < F::kStates; ++s) states[s].values[k] = state[s];
     }
-    store(kValue, p);
+    if constexpr (kNarrow)
+      NarrowValues(slot).store_pack(i, p);
+    else
+      store(kValue, p);
     if (write_gradient) store(kGradient, g);
     for (int s = 0; s < F::kStates; ++s) static_cast<Pack<T>*>(arrays[kState + s].data)[i] = states[s];
-    for (int c = kCopy; c < kArrays; ++c) {
+    for (int c = kCopy; c < end_of_copies(slot); ++c) {
       if (arrays[c].data != nullptr) store(c, p);
     }
   }
 
-  /// offset(k): where the element is in array k.
+  /// Element i; offset(k): where it is in array k.
   template <class Offset>
-  __device__ MEZZO_ALWAYS_INLINE void one(const Array (&arrays)[kArrays], const Offset& offset) const {
+  __device__ MEZZO_ALWAYS_INLINE void one(const SlotBase& slot, std::int64_t i, const Offset& offset) const {
+    const auto& arrays = slot.arrays;
     const auto get = [&](int k) {
       return load<T, Among::floating>(arrays[k].data, arrays[k].dtype, offset(k));
     };
@@ -139,28 +236,36 @@ struct Updater {
     T state[3] = {};
     for (int s = 0; s < F::kStates; ++s) state[s] = get(kState + s);
     const T g = unscale(get(kGradient));
-    T p = get(kValue);
-    f(p, g, state);
-    set(kValue, p);
+    T p;
+    if constexpr (kNarrow) {
+      const NarrowValues narrow(slot);
+      p = narrow.load(offset(kValue), offset(kRemainder));
+      f(p, g, state);
+      narrow.store(i, offset(kValue), offset(kRemainder), p);
+    } else {
+      p = get(kValue);
+      f(p, g, state);
+      set(kValue, p);
+    }
     if (write_gradient) set(kGradient, g);
     for (int s = 0; s < F::kStates; ++s) set(kState + s, state[s]);
-    for (int c = kCopy; c < kArrays; ++c) {
+    for (int c = kCopy; c < end_of_copies(slot); ++c) {
       if (arrays[c].data != nullptr) set(c, p);
     }
   }
 };
 
-template <class F, class T, class Rule, std::size_t kMost>
+template <class F, class T, bool kNarrow, class Rule, std::size_t kMost>
 __global__ void __launch_bounds__(kThreads)
     update_batch(const Batch<UpdateSlot, kMost> __grid_constant__ batch, Rule rule, Control control) {
   const BlockTalk<F> talk;
   const bool skips = talk.skips(control);
   if (!skips) {
     for_each_range(batch, [&](const UpdateSlot& slot, std::int64_t first, std::int64_t last) {
-      const Updater<F, T> updater(talk.functor(rule, slot, control), control);
+      const Updater<F, T, kNarrow> updater(talk.functor(rule, slot, control), control);
       for_each_element(
-          slot.packed, first, last, [&](std::int64_t i) { updater.pack(slot.arrays, i); },
-          [&](std::int64_t i) { updater.one(slot.arrays, [i](int /*k*/) { return i; }); });
+          slot.packed, first, last, [&](std::int64_t i) { updater.pack(slot, i); },
+          [&](std::int64_t i) { updater.one(slot, i, [i](int /*k*/) { return i; }); });
     });
   }
   if (!talk.is_last(control) || skips) return;
@@ -169,17 +274,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class F, class T, class Rule>
+template <class F, class T, bool kNarrow, class Rule>
 __global__ void __launch_bounds__(kThreads)
     update_strided(StridedUpdateSlot slot, Rule rule, Control control) {
   const BlockTalk<F> talk;
   const bool skips = talk.skips(control);
   if (!skips) {
-    const Updater<F, T> updater(talk.functor(rule, slot, control), control);
+    const Updater<F, T, kNarrow> updater(talk.functor(rule, slot, control), control);
     for (std::int64_t i = first_index(); i < slot.space.total(); i += grid_size()) {
       std::int64_t at[kArrays];
       slot.space.offsets(i, at);
-      updater.one(slot.arrays, [&at](int k) { return at[k]; });
+      updater.one(slot, i, [&at](int k) { return at[k]; });
     }
   }
   if (talk.is_last(control) && !skips && threadIdx.x == 0)
@@ -198,14 +303,24 @@ void each_array(const ParameterUpdate& update, const F& f) {
   for (const View& state : update.state) visit(k++, state);
   k = kCopy;
   for (const View& copy : update.copies) visit(k++, copy);
+  visit(kRemainder, update.remainder);
+}
+
+inline SlotBase numbers_of(const ParameterUpdate& update) {
+  SlotBase slot;
+  slot.step = update.step;
+  slot.carried = update.carried;
+  slot.first_element = update.first_element;
+  slot.number = update.number;
+  slot.rounds_at_random = update.rounds_at_random;
+  slot.is_split = update.remainder.data != nullptr;
+  return slot;
 }
 
 /// Nothing when an array is not one run of elements.
 template <class T>
 std::optional<UpdateSlot> slot_of(const ParameterUpdate& update) {
-  UpdateSlot slot;
-  slot.step = update.step;
-  slot.carried = update.carried;
+  UpdateSlot slot{numbers_of(update)};
   slot.elements = layout::numel(update.value.shape);
   slot.packed = true;
   bool linear = true;
@@ -219,9 +334,7 @@ std::optional<UpdateSlot> slot_of(const ParameterUpdate& update) {
 }
 
 inline StridedUpdateSlot strided_slot_of(const ParameterUpdate& update) {
-  StridedUpdateSlot slot;
-  slot.step = update.step;
-  slot.carried = update.carried;
+  StridedUpdateSlot slot{numbers_of(update), {}};
   std::array<Dims, kArrays> strides;
   strides.fill(update.value.strides);  // of absent arrays: no matter, as long as dims can become one
   each_array(update, [&](int k, const View& view) {
@@ -232,26 +345,27 @@ inline StridedUpdateSlot strided_slot_of(const ParameterUpdate& update) {
   return slot;
 }
 
-/// All parameters whose compute type is T.
-template <class F, class T, class Rule>
+/// All parameters whose compute type is T, those of them that are narrow or not.
+template <class F, class T, bool kNarrow, class Rule>
 void update_all(Device device, std::span<const ParameterUpdate> updates, const Rule& rule,
                 const Control& control) {
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   constexpr std::size_t kShared = BlockTalk<F>::kBytes;
   const auto make = [&](const ParameterUpdate& update) -> std::optional<UpdateSlot> {
     if ((update.value.dtype == DType::f64) != std::is_same_v<T, double>) return std::nullopt;
+    if (numbers_of(update).is_narrow() != kNarrow) return std::nullopt;
     std::optional<UpdateSlot> slot = slot_of<T>(update);
     if (!slot) {
       const Grid grid = grid_for(std::max<std::int64_t>(layout::numel(update.value.shape), 1));
-      mezzo::cuda::launch(update_strided<F, T, Rule>, dim3(grid.blocks), dim3(grid.threads), kShared, stream,
-                          strided_slot_of(update), rule, control);
+      mezzo::cuda::launch(update_strided<F, T, kNarrow, Rule>, dim3(grid.blocks), dim3(grid.threads), kShared,
+                          stream, strided_slot_of(update), rule, control);
     }
     return slot;
   };
   const auto run = [&]<std::size_t kMost>(const Batch<UpdateSlot, kMost>& batch) {
     static_assert(sizeof(batch) + sizeof(Rule) + sizeof(Control) < 32764, "what a kernel takes as arguments");
-    mezzo::cuda::launch(update_batch<F, T, Rule, kMost>, dim3(batch.blocks()), dim3(kThreads), kShared,
-                        stream, batch, rule, control);
+    mezzo::cuda::launch(update_batch<F, T, kNarrow, Rule, kMost>, dim3(batch.blocks()), dim3(kThreads),
+                        kShared, stream, batch, rule, control);
   };
   in_batches<UpdateSlot>(updates, make, run);
 }
@@ -266,8 +380,9 @@ void update(Device device, std::span<const ParameterUpdate> updates, const Rule&
     throw ValueError("optimizer", "a ticket for a CUDA device", "none", "set UpdateControl::ticket");
   const update_detail::Control arguments{control.rates,  control.record,  mezzo::cuda::fault_record(device),
                                          control.ticket, control.unscale, control.write_unscaled};
-  update_detail::update_all<F<float>, float>(device, updates, rule, arguments);
-  update_detail::update_all<F<double>, double>(device, updates, rule, arguments);
+  update_detail::update_all<F<float>, float, false>(device, updates, rule, arguments);
+  update_detail::update_all<F<float>, float, true>(device, updates, rule, arguments);
+  update_detail::update_all<F<double>, double, false>(device, updates, rule, arguments);
 }
 
 }  // namespace mezzo::kernels::cuda

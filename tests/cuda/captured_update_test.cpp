@@ -21,11 +21,11 @@ using twin::values;
 
 /// Parameters, an optimizer and a scaler, with gradients that stay where they are in memory.
 struct Training {
-  Training(const optim::Algorithm& algorithm, bool clips) : clip(clips) {
+  Training(const optim::Algorithm& algorithm, const Value& changes, DType third, bool clips) : clip(clips) {
     const Device device = Device::cuda(0);
     parameters = {leaf(1, {1031}, DType::f32, device), leaf(2, {3, 5}, DType::bf16, device),
-                  leaf(3, {77, 29}, DType::f16, device)};
-    optimizer = algorithm.make(parameters, optim::kMasters);
+                  leaf(3, {77, 29}, third, device)};
+    optimizer = algorithm.make(parameters, changes);
     for (const Tensor& p : parameters) p.set_grad(zeros(p.shape(), {.dtype = p.dtype(), .device = device}));
   }
   void set_gradients(std::uint64_t i) const {
@@ -60,40 +60,49 @@ class CudaCapturedUpdate : public twin::CudaTwin, public ::testing::WithParamInt
 INSTANTIATE_TEST_SUITE_P(All, CudaCapturedUpdate, ::testing::ValuesIn(optim::algorithms()),
                          [](const auto& named) { return named.param.name; });
 
-TEST_P(CudaCapturedUpdate, ReplaysEqualCalls) {
-  for (const bool clip : {false, true}) {
-    const cuda::Stream stream;
-    const cuda::StreamGuard guard(stream);
-    cuda::MemoryPool pool;
-    Training called(GetParam(), clip), replayed(GetParam(), clip);
-    for (Training* run : {&called, &replayed}) {  // makes state and records
-      run->set_gradients(1);
-      run->update();
-    }
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    {
-      const cuda::MemoryPoolScope scope(pool);
-      ASSERT_EQ(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), cudaSuccess);
-      replayed.update();
-      ASSERT_EQ(cudaStreamEndCapture(native(stream), &graph), cudaSuccess);
-      ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    }
-    EXPECT_EQ(replayed.result(), called.result()) << "capturing runs nothing";
-    for (std::uint64_t i = 2; i < 9; ++i) {
-      for (Training* run : {&called, &replayed}) {
-        run->set_gradients(i);
-        if (i == 6) run->optimizer->set_lr(0.2);  // a replay reads it from the device
-      }
-      called.update();
-      ASSERT_EQ(cudaGraphLaunch(executable, native(stream)), cudaSuccess);
-      EXPECT_EQ(replayed.result(), called.result()) << "replay " << i;
-    }
-    EXPECT_GT(called.scaler.steps_skipped(), 0);
-    EXPECT_GT(called.scaler.steps_ok(), 3);
-    EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
-    EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+void expect_replays_to_equal_calls(const optim::Algorithm& algorithm, const Value& changes, DType third,
+                                   bool clip) {
+  const cuda::Stream stream;
+  const cuda::StreamGuard guard(stream);
+  cuda::MemoryPool pool;
+  Training called(algorithm, changes, third, clip), replayed(algorithm, changes, third, clip);
+  for (Training* run : {&called, &replayed}) {  // makes state and records
+    run->set_gradients(1);
+    run->update();
   }
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  {
+    const cuda::MemoryPoolScope scope(pool);
+    ASSERT_EQ(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    replayed.update();
+    ASSERT_EQ(cudaStreamEndCapture(native(stream), &graph), cudaSuccess);
+    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  }
+  EXPECT_EQ(replayed.result(), called.result()) << "capturing runs nothing";
+  for (std::uint64_t i = 2; i < 9; ++i) {
+    for (Training* run : {&called, &replayed}) {
+      run->set_gradients(i);
+      if (i == 6) run->optimizer->set_lr(0.2);  // a replay reads it from the device
+    }
+    called.update();
+    ASSERT_EQ(cudaGraphLaunch(executable, native(stream)), cudaSuccess);
+    EXPECT_EQ(replayed.result(), called.result()) << "replay " << i;
+  }
+  EXPECT_GT(called.scaler.steps_skipped(), 0);
+  EXPECT_GT(called.scaler.steps_ok(), 3);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+TEST_P(CudaCapturedUpdate, ReplaysEqualCalls) {
+  for (const bool clip : {false, true})
+    expect_replays_to_equal_calls(GetParam(), optim::kMasters, DType::f16, clip);
+}
+
+TEST_P(CudaCapturedUpdate, ReplaysOfNarrowParametersEqualCalls) {
+  expect_replays_to_equal_calls(GetParam(), Value::Map{{"master_weights", "split"}}, DType::bf16, true);
+  expect_replays_to_equal_calls(GetParam(), Value::Map{{"stochastic_rounding", true}}, DType::bf16, false);
 }
 
 }  // namespace

@@ -59,6 +59,9 @@ std::vector<Tensor> odd_leaves(Device device, DType dtype) {
   return result;
 }
 
+const Value kSplit = Value::Map{{"master_weights", "split"}};
+const Value kStochastic = Value::Map{{"stochastic_rounding", true}};
+
 class CudaEveryOptimizer : public twin::CudaTwin, public ::testing::WithParamInterface<Algorithm> {};
 
 INSTANTIATE_TEST_SUITE_P(All, CudaEveryOptimizer, ::testing::ValuesIn(algorithms()),
@@ -82,16 +85,20 @@ void expect_same_steps(const Algorithm& algorithm, DType dtype, const Value& cha
 TEST_P(CudaEveryOptimizer, AgreesWithTheCpu) {
   for (const DType dtype : {DType::f32, DType::f64, DType::f16, DType::bf16})
     expect_same_steps(GetParam(), dtype, Value::Map{});
-  for (const DType dtype : {DType::f16, DType::bf16}) expect_same_steps(GetParam(), dtype, kMasters);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    expect_same_steps(GetParam(), dtype, kMasters);
+    expect_same_steps(GetParam(), dtype, kStochastic);
+  }
+  expect_same_steps(GetParam(), DType::bf16, kSplit);
 }
 
 TEST_P(CudaEveryOptimizer, AnyStridesAgreeWithTheCpu) {
   for (const DType dtype : {DType::f32, DType::f64, DType::bf16}) {
-    for (const bool masters : {false, true}) {
+    for (const Value& changes : {Value(Value::Map{}), kMasters, kSplit, kStochastic}) {
       expect_same([&](Device device, Trace& trace) {
         std::vector<Tensor> parameters = odd_leaves(device, dtype);
         parameters.push_back(leaf(9, {40, 30}, dtype, device));
-        const auto optimizer = GetParam().make(parameters, Value::Map{{"master_weights", masters}});
+        const auto optimizer = GetParam().make(parameters, changes);
         for (std::uint64_t step = 0; step < 3; ++step) {
           set_gradients(parameters, 10 * step);
           // A gradient with strides for a parameter without.

@@ -128,6 +128,15 @@ TEST(ShardedOptimizer, MastersAreCutToo) {
   expect_equal_to_plain<optim::AdamW>({.lr = 1e-4, .master_weights = true}, DType::bf16);
   expect_equal_to_plain<optim::AdamW>({.lr = 1e-2}, DType::bf16);
   expect_equal_to_plain<optim::SGD>({.lr = 1e-3, .momentum = 0.9, .master_weights = true}, DType::f16);
+  expect_equal_to_plain<optim::AdamW>({.lr = 1e-4, .master_weights = optim::MasterWeights::split},
+                                      DType::bf16);
+}
+
+TEST(ShardedOptimizer, RandomRoundingsAreThoseOfTheWholeParameters) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    expect_equal_to_plain<optim::AdamW>({.lr = 1e-4, .stochastic_rounding = true}, dtype);
+    expect_equal_to_plain<optim::Lion>({.lr = 1e-4, .stochastic_rounding = true}, dtype);
+  }
 }
 
 TEST(ShardedOptimizer, FastModeIsEqualWithinRounding) {

@@ -29,6 +29,7 @@ constexpr std::array kKinds{
     Kind{"scheduler", run_scheduler},
     Kind{"scaling_f8", run_scaling_f8},
     Kind{"linear_f8", run_linear_f8},
+    Kind{"split_masters", run_split_masters},
 };
 
 struct Json {

@@ -7,6 +7,8 @@
 #include "golden/compare.h"
 #include "golden/kinds.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/factory.h"
+#include "mezzo/optim/detail/split_masters.h"
 
 namespace mezzo::golden {
 
@@ -86,6 +88,24 @@ void run_convert_f8(const CaseFile& file, std::size_t /*index*/) {
     check<Narrow, Byte>(file, "bf16_bits", DType::bf16, "bf16." + name, dtype);
     check<Byte, Wide>(file, "codes", dtype, "decode." + name, DType::f32);
   }
+}
+
+void run_split_masters(const CaseFile& file, std::size_t /*index*/) {
+  const auto masters = io::copy_as<std::uint32_t>(file.raw("master"));
+  const Tensor parameter = empty({std::ssize(masters)}, {.dtype = DType::bf16, .device = run_device()});
+  const Tensor remainder = optim::split_masters(tensor_of_bits(masters, DType::f32), parameter);
+  const auto same = [](const std::string& name, const auto& got, const auto& want) {
+    if (got.size() != want.size()) throw Mismatch(name + ": sizes differ");
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      if (got[i] != want[i])
+        throw Mismatch(name + "[" + std::to_string(i) + "]: got bits " + std::to_string(got[i]) + ", want " +
+                       std::to_string(want[i]));
+    }
+  };
+  using Narrow = std::uint16_t;
+  same("parameter_bits", bits_of<Narrow>(parameter), io::copy_as<Narrow>(file.raw("parameter_bits")));
+  same("remainder", bits_of<Narrow>(remainder), io::copy_as<Narrow>(file.raw("remainder")));
+  same("master", bits_of<std::uint32_t>(optim::joined_masters(parameter, remainder)), masters);
 }
 
 }  // namespace mezzo::golden
