@@ -5,7 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.Adadelta's options, and two for 16-bit parameters (optim/narrow_parameters.h).
+/// torch.optim.Adadelta's options, and two for 16-bit parameters (MasterWeights).
 struct AdadeltaOptions {
   static constexpr std::string_view kOptimizer = "Adadelta";
   double lr = 1;

@@ -5,7 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.Adagrad's options, and two for 16-bit parameters (optim/narrow_parameters.h).
+/// torch.optim.Adagrad's options, and two for 16-bit parameters (MasterWeights).
 struct AdagradOptions {
   static constexpr std::string_view kOptimizer = "Adagrad";
   double lr = 1e-2;

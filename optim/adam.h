@@ -6,7 +6,7 @@
 namespace mezzo::optim {
 
 /// torch.optim.Adam's (decoupled: AdamW's) options, and two for 16-bit parameters
-/// (optim/narrow_parameters.h).
+/// (MasterWeights).
 template <bool decoupled>
 struct AdamOptionsOf {
   static constexpr std::string_view kOptimizer = decoupled ? "AdamW" : "Adam";

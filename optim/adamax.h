@@ -5,7 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.Adamax's options, and two for 16-bit parameters (optim/narrow_parameters.h).
+/// torch.optim.Adamax's options, and two for 16-bit parameters (MasterWeights).
 struct AdamaxOptions {
   static constexpr std::string_view kOptimizer = "Adamax";
   double lr = 2e-3;

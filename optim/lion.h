@@ -6,7 +6,7 @@
 namespace mezzo::optim {
 
 /// The options of Chen et al. 2023, whose weight decay is always decoupled, and two for 16-bit
-/// parameters (optim/narrow_parameters.h).
+/// parameters (MasterWeights).
 struct LionOptions {
   static constexpr std::string_view kOptimizer = "Lion";
   double lr = 1e-4;

@@ -7,7 +7,7 @@ namespace mezzo::optim {
 
 /// torch.optim.NAdam's options. `pytorch_1_13`: the correction of that version, which counts mu(t) twice (M
 /// mu(t) mu(t + 1) below), to go on with what it began. Two options are for 16-bit
-/// parameters (optim/narrow_parameters.h).
+/// parameters (MasterWeights).
 struct NAdamOptions {
   static constexpr std::string_view kOptimizer = "NAdam";
   double lr = 2e-3;

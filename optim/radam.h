@@ -5,7 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.RAdam's options, and two for 16-bit parameters (optim/narrow_parameters.h).
+/// torch.optim.RAdam's options, and two for 16-bit parameters (MasterWeights).
 struct RAdamOptions {
   static constexpr std::string_view kOptimizer = "RAdam";
   double lr = 1e-3;

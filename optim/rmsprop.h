@@ -5,7 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.RMSprop's options, and two for 16-bit parameters (optim/narrow_parameters.h).
+/// torch.optim.RMSprop's options, and two for 16-bit parameters (MasterWeights).
 struct RMSpropOptions {
   static constexpr std::string_view kOptimizer = "RMSprop";
   double lr = 1e-2;

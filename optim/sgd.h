@@ -5,7 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.SGD's options, and two for 16-bit parameters (optim/narrow_parameters.h).
+/// torch.optim.SGD's options, and two for 16-bit parameters (MasterWeights).
 struct SGDOptions {
   static constexpr std::string_view kOptimizer = "SGD";
   double lr = 1e-3;

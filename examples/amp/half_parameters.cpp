@@ -1,5 +1,5 @@
-// Parameters in 16 bits with f32 masters: the model is half as large, the products need no casts, and the
-// optimizer keeps f32 values, in which updates too small for 16 bits add up.
+// Parameters in 16 bits: the model is half as large, and the products need no casts. Updates too small for 16
+// bits add up in f32 masters, whole or split, or on average, where parameters are rounded at random.
 #include <cmath>
 #include <cstdio>
 #include <exception>
@@ -11,12 +11,23 @@ using namespace mezzo;
 
 namespace {
 
+/// How the optimizer keeps 16-bit parameters.
+struct Way {
+  const char* name;
+  optim::MasterWeights masters = false;
+  bool stochastic = false;
+};
+const Way kPlain{"without masters"}, kMasters{"with masters", true};
+const Way kSplit{"with split masters", optim::MasterWeights::split}, kRandom{"at random", false, true};
+
 /// The loss in the end of a training whose parameters are of `dtype`.
-double train(Device device, DType dtype, bool master_weights) {
+double train(Device device, DType dtype, const Way& way) {
   manual_seed(0);
   nn::Sequential net{nn::Linear(16, 64), nn::ReLU(), nn::Linear(64, 8)};
   net.to(device).to(dtype);  // before the optimizer is made: it takes its masters from these
-  optim::SGD optimizer(net.parameters(), {.lr = 1e-3, .momentum = 0.9, .master_weights = master_weights});
+  optim::SGD optimizer(
+      net.parameters(),
+      {.lr = 1e-3, .momentum = 0.9, .master_weights = way.masters, .stochastic_rounding = way.stochastic});
   // f16 gradients need the scaler; the others have the range of f32 and do well without.
   amp::GradScaler scaler({.init_scale = 1024, .enabled = dtype == DType::f16});
 
@@ -31,15 +42,14 @@ double train(Device device, DType dtype, bool master_weights) {
     scaler.update();
     optimizer.zero_grad();
   }
-  std::printf("%s %s masters: loss %.5f\n", to_string(dtype).c_str(), master_weights ? "with" : "without",
-              loss.item());
+  std::printf("%s %s: loss %.5f\n", to_string(dtype).c_str(), way.name, loss.item());
   return loss.item();
 }
 
 /// f16 gradients without masters are refused: unscaled they would be rounded to f16 and partly vanish.
 bool is_refused(Device device) {
   try {
-    train(device, DType::f16, false);
+    train(device, DType::f16, kPlain);
   } catch (const DTypeError& error) {
     std::printf("f16 without masters: %s\n", error.what());
     return true;
@@ -48,15 +58,20 @@ bool is_refused(Device device) {
 }
 
 int run(Device device) {
-  const double f32 = train(device, DType::f32, false);
-  const double f16 = train(device, DType::f16, true);
-  const double bf16 = train(device, DType::bf16, true);
-  const double rounded = train(device, DType::bf16, false);
+  const double f32 = train(device, DType::f32, kPlain);
+  const double f16 = train(device, DType::f16, kMasters);
+  const double bf16 = train(device, DType::bf16, kMasters);
+  const double split = train(device, DType::bf16, kSplit);
+  const double random = train(device, DType::bf16, kRandom);
+  const double rounded = train(device, DType::bf16, kPlain);
   const bool refused = is_refused(device);
-  // With masters the loss is that of f32 up to the rounding of the dtype (2^-11, 2^-8); without them bf16
-  // rounds away updates smaller than half the distance to the next number, and gets less far.
+  // With masters the loss is that of f32 up to the rounding of the dtype (2^-11, 2^-8), and near to it when
+  // rounded at random; else bf16 rounds away updates smaller than half the distance to the next number, and
+  // gets less far.
   const auto off = [&](double loss) { return std::abs(loss - f32) / f32; };
-  if (refused && off(f16) < 0x1p-11 && off(bf16) < 0x1p-8 && off(rounded) > 4 * 0x1p-8) return 0;
+  if (refused && off(f16) < 0x1p-11 && off(bf16) < 0x1p-8 && off(split) < 0x1p-8 &&
+      off(random) < 2 * 0x1p-8 && off(rounded) > 4 * 0x1p-8)
+    return 0;
   std::fprintf(stderr, "half_parameters: expected the loss of f32 with masters, and another without\n");
   return 1;
 }

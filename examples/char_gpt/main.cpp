@@ -24,6 +24,7 @@ struct Options : examples::ModelOptions {
   std::int64_t sample = 400;
   double temperature = 0.8;
   bool low_precision_norms = false;
+  std::string weights = "f32";
 };
 
 void add_options(CLI::App& app, Options& o) {
@@ -41,6 +42,18 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--temperature", o.temperature, "of the sample; 0: always the likeliest character")
       ->capture_default_str();
   app.add_flag("--low-precision-norms", o.low_precision_norms, "norms run in 16 bits, too");
+  app.add_option("--weights", o.weights, "what the optimizer updates")
+      ->check(CLI::IsMember({"f32", "bf16", "bf16_stochastic", "bf16_masters", "bf16_split"}))
+      ->capture_default_str();
+}
+
+/// AdamW for weights that are kept in this way.
+optim::AdamWOptions optimizer_options(const Options& o) {
+  optim::AdamWOptions options{.lr = o.lr, .beta2 = 0.99, .weight_decay = 0.1};
+  options.stochastic_rounding = o.weights == "bf16_stochastic";
+  if (o.weights == "bf16_masters") options.master_weights = optim::MasterWeights::f32;
+  if (o.weights == "bf16_split") options.master_weights = optim::MasterWeights::split;
+  return options;
 }
 
 /// Writes o.sample characters behind the tokens [1, n] of a beginning.
@@ -78,8 +91,8 @@ void run(const Options& o) {
   models::GptSizes sizes = o.sizes;
   sizes.vocabulary = characters.vocab_size();
   models::Gpt net(sizes);
-  net.to(device);
-  optim::AdamW optimizer(net, {.lr = o.lr, .beta2 = 0.99, .weight_decay = 0.1});
+  net.to(device).to(o.weights == "f32" ? DType::f32 : DType::bf16);
+  optim::AdamW optimizer(net, optimizer_options(o));
   std::vector<train::AnyCallback> algorithms;
   if (o.low_precision_norms) algorithms.emplace_back(train::algorithms::LowPrecisionLayerNorm{});
   const auto speed = std::make_shared<train::callbacks::SpeedMonitor>();

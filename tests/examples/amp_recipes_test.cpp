@@ -41,10 +41,10 @@ std::filesystem::path folder() {
   return mezzo::test::this_program().parent_path().parent_path() / "examples/amp";
 }
 
-constexpr std::array kRecipes{
-    "default_precision",    "autocast",         "grad_scaler",    "clip_gradients",
-    "accumulate_gradients", "gradient_penalty", "two_optimizers", "find_nonfinite",
-    "custom_function",      "float8",           "resume",         "half_parameters"};
+constexpr std::array kRecipes{"default_precision",    "autocast",         "grad_scaler",    "clip_gradients",
+                              "accumulate_gradients", "gradient_penalty", "two_optimizers", "find_nonfinite",
+                              "custom_function",      "float8",           "resume",         "half_parameters",
+                              "parameter_memory"};
 
 class AmpRecipes : public ::testing::TestWithParam<std::string> {
  protected:
@@ -179,11 +179,26 @@ TEST_P(AmpRecipes, Resume) {
   EXPECT_EQ(numbers_of("weights that differ", 1)[0], 0);
 }
 
+TEST_P(AmpRecipes, ParameterMemory) {
+  run("parameter_memory");
+  const std::map<std::string, std::vector<double>> expected{{"f32 ", {8, 8, 16}},
+                                                            {"bf16 autocast", {8, 10, 18}},
+                                                            {"bf16, f32 masters", {4, 12, 16}},
+                                                            {"bf16, split masters", {4, 10, 14}},
+                                                            {"bf16, stochastic", {4, 8, 12}}};
+  for (const auto& [way, bytes] : expected) {
+    const std::vector<double> got = numbers_of(way, 3);
+    for (std::size_t i = 0; i < bytes.size(); ++i) EXPECT_NEAR(got[i], bytes[i], 0.1) << way;
+  }
+}
+
 TEST_P(AmpRecipes, HalfParameters) {
   run("half_parameters");
   const double f32 = numbers_of("f32 without masters", 1)[0];
   EXPECT_NEAR(numbers_of("f16 with masters", 1)[0], f32, 0x1p-11 * f32 + 1e-5);
   EXPECT_NEAR(numbers_of("bf16 with masters", 1)[0], f32, 0x1p-8 * f32 + 1e-5);
+  EXPECT_NEAR(numbers_of("bf16 with split masters", 1)[0], f32, 0x1p-8 * f32 + 1e-5);
+  EXPECT_NEAR(numbers_of("bf16 at random", 1)[0], f32, 2 * 0x1p-8 * f32 + 1e-5);
   EXPECT_GT(numbers_of("bf16 without masters", 1)[0], f32 * (1 + 4 * 0x1p-8));
   EXPECT_NE(line("f16 without masters").find("master_weights = true"), std::string::npos);
 }

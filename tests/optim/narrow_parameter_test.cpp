@@ -1,7 +1,5 @@
 // 16-bit parameters without f32 masters: masters in two halves take the steps of f32 masters, bit for bit,
 // and random rounding keeps the mean of what f32 has, with the same bits however a step is run.
-#include "mezzo/optim/narrow_parameters.h"
-
 #include <cmath>
 
 #include "mezzo/amp/grad_scaler.h"
@@ -9,6 +7,7 @@
 #include "mezzo/optim/averaged_weights.h"
 #include "mezzo/optim/clip.h"
 #include "mezzo/optim/muon.h"
+#include "mezzo/optim/optimizer.h"
 #include "mezzo/optim/remap.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/tests/support/algorithms.h"
