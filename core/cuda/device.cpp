@@ -73,13 +73,47 @@ int compute_capability(int index) {
   return result;
 }
 
-DeviceGuard::DeviceGuard(int index) {
-  if (index == 0 && probe().count == 1) return;
+namespace {
+
+using GetContextState = int (*)(int device, unsigned* flags, int* active);
+
+/// The driver's cuDevicePrimaryCtxGetState; nullptr: there is none.
+GetContextState find_context_state() noexcept {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult result{};
+#if CUDART_VERSION >= 12050
+  constexpr unsigned kSince = 7000;
+  const cudaError_t status = cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &found, kSince,
+                                                              cudaEnableDefault, &result);
+#else
+  const cudaError_t status =
+      cudaGetDriverEntryPoint("cuDevicePrimaryCtxGetState", &found, cudaEnableDefault, &result);
+#endif
+  const bool good = status == cudaSuccess && result == cudaDriverEntryPointSuccess;
+  return good ? reinterpret_cast<GetContextState>(found) : nullptr;
+}
+
+}  // namespace
+
+bool has_context(int index) noexcept {
+  static const GetContextState state_of = find_context_state();
+  unsigned flags = 0;
+  int active = 1;
+  if (state_of != nullptr && state_of(index, &flags, &active) != 0) return true;
+  return active != 0;
+}
+
+DeviceGuard::DeviceGuard(int index) { check(select(index), "cudaSetDevice"); }
+
+cudaError_t DeviceGuard::select(int index) noexcept {
+  if (index == 0 && probe().count == 1) return cudaSuccess;
   int current = -1;
-  check(cudaGetDevice(&current), "cudaGetDevice");
-  if (current == index) return;
-  check(cudaSetDevice(index), "cudaSetDevice");
-  previous_ = current;
+  cudaError_t status = cudaGetDevice(&current);
+  if (status != cudaSuccess || current == index) return status;
+  const bool returns = has_context(current);
+  status = cudaSetDevice(index);
+  if (status == cudaSuccess && returns) previous_ = current;
+  return status;
 }
 
 DeviceGuard::~DeviceGuard() {

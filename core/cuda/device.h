@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <new>
 #include <string>
 
 namespace mezzo::cuda {
@@ -24,16 +25,24 @@ struct Probe {
 /// Compute capability of a device, times ten: 75, 80, 90. CUDA is asked once. Throws DeviceError.
 [[nodiscard]] int compute_capability(int index);
 
-/// Selects a device for this thread's CUDA calls while it lives, and at its end the previous device again.
-/// Calls nothing when the device is selected already or there is only one. Throws DeviceError.
+/// Whether a device has a context in this process: some 530 MiB of its memory, made by the first call that
+/// needs it. Where the driver does not say: true.
+[[nodiscard]] bool has_context(int index) noexcept;
+
+/// Selects a device for this thread's CUDA calls while it lives, and at its end the previous device again if
+/// that has a context: to select it would make one. Calls nothing when there is only one device. Throws
+/// DeviceError, or, with std::nothrow, leaves the failure to the calls that follow.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int index);
+  DeviceGuard(int index, std::nothrow_t /*tag*/) noexcept { static_cast<void>(select(index)); }
   ~DeviceGuard();
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
+  cudaError_t select(int index) noexcept;
+
   int previous_ = -1;  // -1: nothing to restore
 };
 

@@ -9,8 +9,12 @@
 
 namespace mezzo::cuda {
 
+// A thread that has selected no device would make a context on the first by asking about another's event.
+
 Event::~Event() {
-  if (handle_ != nullptr) static_cast<void>(cudaEventDestroy(native(*this)));
+  if (handle_ == nullptr) return;
+  const DeviceGuard guard(index_, std::nothrow);
+  static_cast<void>(cudaEventDestroy(native(*this)));
 }
 
 Event::Event(Event&& other) noexcept
@@ -49,11 +53,14 @@ void Event::wait(const Stream& stream) const {
 }
 
 void Event::synchronize() const {
-  if (handle_ != nullptr) check(cudaEventSynchronize(native(*this)), "cudaEventSynchronize");
+  if (handle_ == nullptr) return;
+  const DeviceGuard guard(index_);
+  check(cudaEventSynchronize(native(*this)), "cudaEventSynchronize");
 }
 
 bool Event::query() const {
   if (handle_ == nullptr) return true;
+  const DeviceGuard guard(index_);
   const cudaError_t status = cudaEventQuery(native(*this));
   if (status == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -69,6 +76,7 @@ float Event::elapsed_ms(const Event& start) const {
     throw StateError("Event::elapsed_ms", "two recorded events with Timing::on", "one that is not",
                      "make both with Event(Timing::on) and record them");
   }
+  const DeviceGuard guard(index_);
   float milliseconds = 0.0F;
   const cudaError_t status = cudaEventElapsedTime(&milliseconds, native(start), native(*this));
   if (status == cudaErrorNotReady) {

@@ -27,6 +27,9 @@ struct Fault {
     position = at;
     value = wrong;
     limit = end;
+#if defined(__CUDA_ARCH__)
+    __threadfence();  // who sees the flag sees the rest
+#endif
     flag = 1;
   }
 };

@@ -29,7 +29,7 @@ class GraphRecording final : public mezzo::detail::Recording {
 struct Graph::State {
   explicit State(Device device) : pool(device), stream(device), draws(device), recording(device) {}
   ~State() {
-    const DeviceGuard guard(stream.device().index);
+    const DeviceGuard guard(stream.device().index, std::nothrow);
     static_cast<void>(cudaDeviceSynchronize());  // before the pool's memory goes
     if (executable != nullptr) static_cast<void>(cudaGraphExecDestroy(executable));
     if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));

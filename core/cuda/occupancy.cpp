@@ -27,6 +27,7 @@ OccupancyTable& occupancy_table() {
 
 unsigned ask_for_blocks(const void* kernel, unsigned threads, std::size_t shared_bytes, int index) {
   const DeviceGuard guard(index);
+  const RelaxedCapture relaxed;  // the question may load the kernel's module
   int of_multiprocessor = 0, multiprocessors = 0;
   check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, kernel, static_cast<int>(threads),
                                                       shared_bytes),

@@ -58,6 +58,7 @@ Stream::Stream(Device device, Default /*tag*/)
 
 Stream::~Stream() {
   // A destructor cannot throw errors of work that ran in the stream; the next check reports them.
+  const DeviceGuard guard(device_.index, std::nothrow);
   const RelaxedCapture relaxed;
   static_cast<void>(cudaStreamSynchronize(native(*this)));
   stream_gone(device_.index, *this);
@@ -67,11 +68,13 @@ Stream::~Stream() {
 
 void Stream::synchronize() const {
   refuse_in_capture(*this, "waiting for a stream");
+  const DeviceGuard guard(device_.index);
   check(cudaStreamSynchronize(native(*this)), "cudaStreamSynchronize");
 }
 
 bool Stream::query() const {
   refuse_in_capture(*this, "asking whether a stream is done");
+  const DeviceGuard guard(device_.index);
   const cudaError_t status = cudaStreamQuery(native(*this));
   if (status == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -82,6 +85,7 @@ bool Stream::query() const {
 }
 
 bool Stream::is_capturing() const {
+  const DeviceGuard guard(device_.index);
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check(cudaStreamIsCapturing(native(*this), &status), "cudaStreamIsCapturing");
   return status != cudaStreamCaptureStatusNone;

@@ -6,7 +6,7 @@
 #include "mezzo/kernels/cpu/tile.h"
 #include "mezzo/kernels/optim/cpu_pieces.h"
 #include "mezzo/kernels/optim/narrow_parameter.h"
-#include "mezzo/kernels/random/cpu_philox.h"
+#include "mezzo/kernels/optim/cpu_philox.h"
 
 namespace mezzo::kernels::cpu::update_detail {
 

@@ -199,7 +199,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatu
 }
 
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  return call([&] {
+  return call<false>([&] {
     if (mode == nullptr) return cudaErrorInvalidValue;
     std::swap(*mode, thread_mode());
     return cudaSuccess;

@@ -1,6 +1,7 @@
 // Devices: how many, which is current, what they are.
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 #include "block.h"
 #include "capture.h"
@@ -21,7 +22,7 @@ bool valid(int device) { return device >= 0 && static_cast<std::size_t>(device) 
 int emulated_cuda::compute_capability() { return runtime().capability; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  return call([&] {
+  return call<false>([&] {
     if (count == nullptr) return cudaErrorInvalidValue;
     *count = static_cast<int>(runtime().devices.size());
     return cudaSuccess;
@@ -29,7 +30,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  return call([&] {
+  return call<false>([&] {
     if (device == nullptr) return cudaErrorInvalidValue;
     *device = current_device();
     return cudaSuccess;
@@ -37,15 +38,16 @@ cudaError_t cudaGetDevice(int* device) {
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return call([&] {
+  return call<false>([&] {
     if (!valid(device)) return cudaErrorInvalidDevice;
     current_device() = device;
+    runtime().contexts.insert(device);  // since CUDA 12
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  return call([&] {
+  return call<false>([&] {
     if (properties == nullptr) return cudaErrorInvalidValue;
     if (!valid(device)) return cudaErrorInvalidDevice;
     cudaDeviceProp& p = *properties;
@@ -65,7 +67,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  return call([&] {
+  return call<false>([&] {
     if (value == nullptr) return cudaErrorInvalidValue;
     if (!valid(device)) return cudaErrorInvalidDevice;
     switch (attribute) {
@@ -84,7 +86,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
-  return call([&] {
+  return call<false>([&] {
     if (text == nullptr || size < 13) return cudaErrorInvalidValue;
     if (!valid(device)) return cudaErrorInvalidDevice;
     std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", static_cast<unsigned>(device));
@@ -114,5 +116,30 @@ cudaError_t cudaDeviceSynchronize() {
     }
     if (result == cudaSuccess) run_device(current_device());
     return result;
+  });
+}
+
+namespace {
+
+/// The driver's question; its results are numbers, 101 an invalid device.
+int context_state(int device, unsigned* flags, int* active) {
+  const std::lock_guard lock(runtime_mutex());
+  if (!valid(device)) return 101;
+  *flags = 0;
+  *active = runtime().contexts.contains(device) ? 1 : 0;
+  return 0;
+}
+
+}  // namespace
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned /*version*/,
+                                             unsigned long long /*flags*/,
+                                             cudaDriverEntryPointQueryResult* result) {
+  return call<false>([&] {
+    if (symbol == nullptr || function == nullptr) return cudaErrorInvalidValue;
+    const bool found = std::string_view(symbol) == "cuDevicePrimaryCtxGetState";
+    *function = found ? reinterpret_cast<void*>(&context_state) : nullptr;
+    if (result != nullptr) *result = found ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
   });
 }

@@ -38,6 +38,7 @@ struct Runtime {
   int capability = 90;               ///< compute capability, times ten
   std::uint64_t submissions = 0, captures = 0;
   std::vector<std::unique_ptr<DeviceMemory>> devices;
+  std::set<int> contexts;                             ///< devices that have one
   std::vector<std::unique_ptr<CUstream_st>> streams;  ///< in order of creation, one default per device first
   std::vector<std::unique_ptr<CUevent_st>> events;
   std::vector<std::weak_ptr<Capture>> open_captures;
@@ -69,13 +70,15 @@ int device_of(const void* pointer);
 void install_fault_handler();
 
 /// The frame of every call: one at a time, not from work in a stream, not without a device or after a
-/// failure. What it returns is kept for cudaGetLastError.
-template <class Body>
+/// failure. It makes a context on the thread's device, unless it only asks what devices there are. What it
+/// returns is kept for cudaGetLastError.
+template <bool kMakesContext = true, class Body>
 cudaError_t call(Body&& body) {
   const std::lock_guard lock(runtime_mutex());
   Runtime& state = runtime();
   cudaError_t result = state.in_task ? cudaErrorNotPermitted : state.absent;
   if (result == cudaSuccess) result = state.broken;
+  if (kMakesContext && result == cudaSuccess) state.contexts.insert(current_device());
   if (result == cudaSuccess) result = body();
   if (result == cudaSuccess) result = state.broken;
   if (result != cudaSuccess) last_error() = result;

@@ -1,0 +1,89 @@
+// Contexts of devices: work on one device makes none on another, on any thread. Each test has a process of
+// its own, as a context stays; the emulated machine gets two devices for it.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "mezzo/core/cuda.h"
+#include "mezzo/core/cuda/device.h"
+#include "mezzo/core/cuda/stream.h"
+#include "mezzo/ops/ops.h"
+#include "support/child.h"
+
+namespace mezzo::cuda {
+namespace {
+
+class CudaContexts : public ::testing::Test {
+ protected:
+  /// Whether the test's work is to be done here; else it was, in a process with two devices.
+  [[nodiscard]] static bool is_child() {
+#if MEZZO_CUDA_EMULATED
+    constexpr const char* kMachine = "MEZZO_EMULATED_DEVICES=2";
+    if (device_count() < 2) {
+      const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+      const test::Ran ran = test::run_tests("CudaContexts." + std::string(test->name()), kMachine);
+      EXPECT_EQ(ran.status, 0) << ran.text;
+      EXPECT_NE(ran.text.find("1 test"), std::string::npos) << ran.text;
+      return false;
+    }
+#endif
+    return true;
+  }
+  void SetUp() override {
+#if !MEZZO_CUDA_EMULATED
+    GTEST_SKIP() << "a context of the tests before would count";
+#endif
+  }
+};
+
+const Device kSecond = Device::cuda(1);
+
+TEST_F(CudaContexts, WorkOnTheSecondDeviceMakesNoneOnTheFirst) {
+  if (!is_child()) return;
+  EXPECT_FALSE(has_context(0) || has_context(1));
+  const Tensor x = zeros({3}, {.device = kSecond});
+  const Tensor y = ones({3}).to(kSecond);
+  EXPECT_EQ(sum(x + y).item(), 3);
+  x.requires_grad_();
+  sum(x * y).backward();
+  EXPECT_EQ(x.grad().to(Device::cpu()).to_vector<double>(), std::vector<double>(3, 1));
+  EXPECT_FALSE(has_context(0));
+  EXPECT_TRUE(has_context(1));
+}
+
+TEST_F(CudaContexts, AThreadThatHasSelectedNoDeviceMakesNone) {
+  if (!is_child()) return;
+  std::optional<Stream> stream(kSecond);
+  std::optional<Event> start(Event::Timing::on), end(Event::Timing::on), other(Event::Timing::off);
+  start->record(*stream);
+  other->record(*stream);
+  end->record(*stream);
+  std::thread([&] {
+    static_cast<void>(stream->query());
+    static_cast<void>(end->query());
+    end->synchronize();
+    stream->synchronize();
+    EXPECT_GE(end->elapsed_ms(*start), 0);
+    EXPECT_FALSE(stream->is_capturing());
+  }).join();
+  std::thread([&] { other.reset(); }).join();
+  std::thread([&] { stream.reset(); }).join();
+  EXPECT_FALSE(has_context(0));
+}
+
+TEST_F(CudaContexts, TheThreadsDeviceIsGivenBackWhereItHasAContext) {
+  if (!is_child()) return;
+  const Tensor first = ones({2}, {.device = Device::cuda(0)});
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(sum(ones({2}, {.device = kSecond})).item(), 2);
+  int device = -1;
+  ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
+  EXPECT_EQ(device, 0);
+  EXPECT_EQ(sum(first).item(), 2);
+}
+
+}  // namespace
+}  // namespace mezzo::cuda
