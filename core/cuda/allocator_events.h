@@ -16,5 +16,7 @@ void pool_gone(int index, MemoryPool& pool) noexcept;
 /// CachingAllocator::capture_begins and capture_ends.
 void capture_begins(int index);
 void capture_ends(int index) noexcept;
+/// Whether any thread captures a graph on the device.
+[[nodiscard]] bool is_captured(int index);
 
 }  // namespace mezzo::cuda

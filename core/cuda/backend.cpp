@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "mezzo/core/cuda/allocator_events.h"
 #include "mezzo/core/cuda/caching_allocator.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
@@ -13,6 +14,7 @@
 #include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/cuda/staging.h"
 #include "mezzo/core/cuda/stream.h"
+#include "mezzo/core/error.h"
 #include "mezzo/core/text/text_table.h"
 
 namespace mezzo::cuda {
@@ -127,6 +129,9 @@ class CudaBackend final : public Backend {
   void synchronize(int index) override {
     const Stream& stream = current_stream(index);
     refuse_in_capture(stream, "waiting for the device");
+    if (is_captured(index))  // CUDA would refuse as well, and break that recording
+      throw StateError("synchronize", "no recording on " + to_string(Device::cuda(index)),
+                       "one of another thread", "wait for a stream, or for the recording to end");
     const DeviceGuard guard(index);
     fetch_fault(stream);
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");

@@ -190,6 +190,11 @@ void CachingAllocator::capture_ends() noexcept {
   dissolve(ended_pools());
 }
 
+bool CachingAllocator::is_captured() {
+  const std::scoped_lock lock(mutex_);
+  return captures_ > 0;
+}
+
 namespace {
 
 // Never destroyed: tensors in static objects are freed after everything else.
@@ -225,5 +230,9 @@ void pool_gone(int index, MemoryPool& pool) noexcept {
 }
 void capture_begins(int index) { caching_allocator(index).capture_begins(); }
 void capture_ends(int index) noexcept { caching_allocator(index).capture_ends(); }
+bool is_captured(int index) {
+  CachingAllocator* const made = existing_allocator(index);
+  return made != nullptr && made->is_captured();
+}
 
 }  // namespace mezzo::cuda

@@ -66,6 +66,7 @@ class CachingAllocator final : public DeviceAllocator {
   /// of that graph must live longer than the capture.
   void capture_begins();
   void capture_ends() noexcept;
+  [[nodiscard]] bool is_captured();
 
  private:
   struct Wait {

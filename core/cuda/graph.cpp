@@ -9,6 +9,7 @@
 #include "mezzo/core/cuda/graph_draws.h"
 #include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/cuda/stream.h"
+#include "mezzo/core/error.h"
 #include "mezzo/core/replay/recording.h"
 
 namespace mezzo::cuda {
@@ -29,8 +30,13 @@ class GraphRecording final : public mezzo::detail::Recording {
 struct Graph::State {
   explicit State(Device device) : pool(device), stream(device), draws(device), recording(device) {}
   ~State() {
+    // Not for the device, which would break a recording of another thread. The pool waits for the rest.
     const DeviceGuard guard(stream.device().index, std::nothrow);
-    static_cast<void>(cudaDeviceSynchronize());  // before the pool's memory goes
+    const RelaxedCapture relaxed;
+    try {
+      replayed.synchronize();
+    } catch (const Error&) {  // the device failed; the next checked call says so
+    }
     if (executable != nullptr) static_cast<void>(cudaGraphExecDestroy(executable));
     if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
   }
@@ -38,7 +44,8 @@ struct Graph::State {
   State& operator=(const State&) = delete;
 
   MemoryPool pool;
-  Stream stream;  ///< that the work was captured in
+  Stream stream;   ///< that the work was captured in
+  Event replayed;  ///< behind the newest replay
   GraphDraws draws;
   GraphRecording recording;
   cudaGraph_t graph = nullptr;
@@ -102,6 +109,7 @@ void Graph::replay() {
   }
   state_->draws.before_replay(stream);
   check(cudaGraphLaunch(state_->executable, native(stream)), "cudaGraphLaunch");
+  if (!stream.is_capturing()) state_->replayed.record(stream);
   state_->recording.after_replay();
   state_->draws.after_replay(stream);
 }

@@ -5,6 +5,7 @@
 
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/replay/recording.h"
 #include "mezzo/dist/detail/group_state.h"
 
 namespace mezzo::dist {
@@ -54,6 +55,32 @@ const cuda::Stream& communication_stream(Device device) {
   return *stream;
 }
 
+/// Replays of a graph with collectives, and the collectives begun before and after them: one after the other,
+/// as ranks that began those of two groups in different orders would wait for each other for ever.
+class ReplayInOrder final : public mezzo::detail::ReplayedState {
+ public:
+  explicit ReplayInOrder(Device device) : device_(device) {}
+  void recorded() override {}
+  void before_replay() override { put_behind(communication_stream(device_), cuda::current_stream(device_)); }
+  void after_replay() noexcept override {
+    try {
+      put_behind(cuda::current_stream(device_), communication_stream(device_));
+    } catch (const Error&) {
+      return;  // the device has failed: the next call for it says so
+    }
+  }
+
+ private:
+  static void put_behind(const cuda::Stream& first, const cuda::Stream& then) {
+    cuda::Event event;
+    event.record(first);
+    event.wait(then);
+  }
+
+  Device device_;
+};
+constexpr char kOrderKey = 0;  // its address is the key of ReplayInOrder in a Recording
+
 }  // namespace
 
 Work start_on_device(Transport& transport, const std::vector<Tensor>& keep,
@@ -72,6 +99,8 @@ Work start_on_device(Transport& transport, const std::vector<Tensor>& keep,
     job(transport);
   }
   work->record(stream);
+  if (auto* const recording = mezzo::detail::Recording::of(device))
+    recording->state<ReplayInOrder>(&kOrderKey, device);
   return Work(std::move(work));
 }
 

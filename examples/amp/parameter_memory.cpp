@@ -28,9 +28,8 @@ struct Bytes {
 /// Bytes per parameter of a small network.
 Bytes measure(Device device, const Way& way) {
   const std::int64_t start = memory_stats(device).current;
-  const auto net =
-      std::make_shared<nn::Sequential>(nn::Linear(1024, 1024), nn::ReLU(), nn::Linear(1024, 1024));
-  net->to(device).to(way.weights);
+  nn::Sequential net{nn::Linear(1024, 1024), nn::ReLU(), nn::Linear(1024, 1024)};
+  net.to(device).to(way.weights);
   const Tensor input = randn({8, 1024}, {.dtype = way.weights, .device = device});
   const auto bytes = [&] {
     const std::int64_t others = start + input.numel() * size_of(input.dtype());
@@ -42,12 +41,12 @@ Bytes measure(Device device, const Way& way) {
     parallel = std::make_unique<dist::DataParallel>(net);
     optimizer = std::make_unique<dist::ShardedOptimizer<optim::AdamW>>(*parallel, way.options);
   } else {
-    optimizer = std::make_unique<optim::AdamW>(*net, way.options);
+    optimizer = std::make_unique<optim::AdamW>(net, way.options);
   }
   Tensor loss;
   {
     const amp::Autocast autocast(device, way.region, {.enabled = way.region != DType::f32});
-    loss = mse_loss((*net)(input), input);
+    loss = mse_loss(net(input), input);
   }
   loss.backward();
   loss = Tensor();

@@ -57,7 +57,7 @@ TEST_F(CudaContexts, WorkOnTheSecondDeviceMakesNoneOnTheFirst) {
 TEST_F(CudaContexts, AThreadThatHasSelectedNoDeviceMakesNone) {
   if (!is_child()) return;
   std::optional<Stream> stream(kSecond);
-  std::optional<Event> start(Event::Timing::on), end(Event::Timing::on), other(Event::Timing::off);
+  std::optional<Event> start(Timing::on), end(Timing::on), other(Timing::off);
   start->record(*stream);
   other->record(*stream);
   end->record(*stream);

@@ -1,6 +1,9 @@
 // Memory that was there before a recording and is freed in it: it belongs to the graph from then on, as
 // replays read and write it.
 #include <memory>
+#include <optional>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "cuda/device_fixture.h"
@@ -8,6 +11,7 @@
 #include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/tests/support/message_of.h"
 
 namespace mezzo::cuda {
 namespace {
@@ -98,6 +102,36 @@ TEST_F(CudaGraphMemory, AGraphThatEndsWhileAnotherIsRecordedFreesItLater) {
     EXPECT_NE(memory_of(filled(5)), block) << "that comes from the graph's own pool";
   });
   EXPECT_EQ(memory_of(filled(0)), block);
+}
+
+TEST_F(CudaGraphMemory, AGraphThatEndsLeavesARecordingAlone) {
+  for (const bool by_another_thread : {false, true}) {
+    std::optional<Graph> ends(std::in_place, kDevice, [&] { sum.add_(1); });
+    ends->replay();
+    Graph recorded(kDevice, [&] {
+      sum.add_(2);
+      if (by_another_thread)
+        std::thread([&] { ends.reset(); }).join();
+      else
+        ends.reset();
+      sum.add_(4);
+    });
+    recorded.replay();
+  }
+  EXPECT_EQ(sum.to_vector<float>(), all(1 + 2 * 7));
+}
+
+TEST_F(CudaGraphMemory, WaitingForTheDeviceIsRefusedWhileAnotherThreadRecords) {
+  Graph recorded(kDevice, [&] {
+    sum.add_(2);
+    std::thread([] {
+      const std::string message = test::message_of<StateError>([] { synchronize(kDevice); });
+      EXPECT_NE(message.find("no recording on cuda:0"), std::string::npos) << message;
+    }).join();
+  });
+  recorded.replay();
+  EXPECT_EQ(sum.to_vector<float>(), all(3));
+  synchronize(kDevice);
 }
 
 TEST_F(CudaGraphMemory, GradientsOfTheStepBeforeAreNotWritten) {

@@ -85,6 +85,8 @@ TEST(Misuse, OfEveryOptimizer) {
     make("integers", {ones({2}, {.dtype = DType::i64})});
     make("no elements", {ones({0}).requires_grad_()});
     for (const double lr : {kNan, kInf, -1.0, 1e300}) make("lr", {w}, Value::Map{{"lr", lr}});
+    const Tensor half = ones({2, 3}, {.dtype = DType::f16}).requires_grad_();
+    for (const char* kind : {"split", "half"}) make("masters", {half}, Value::Map{{"master_weights", kind}});
     const auto optimizer = algorithm.make({w});
     expect_sound(algorithm.name + ".lr(7)", [&] { static_cast<void>(optimizer->lr(7)); });
     expect_sound(algorithm.name + ".set_lr", [&] { optimizer->set_lr(kNan); });
@@ -100,6 +102,8 @@ TEST(Misuse, OfEveryOptimizer) {
                  [&] { static_cast<void>(optimizer->step([] { return Tensor(); })); });
     expect_sound("find_nonfinite", [&] { static_cast<void>(amp::find_nonfinite(*optimizer)); });
   }
+  for (const Value& value : {Value(), Value("half"), Value(2)})
+    expect_sound("MasterWeights", [&] { static_cast<void>(optim::MasterWeights::from_value(value)); });
 }
 
 /// A schedule of options drawn, on an optimizer of two groups, stepped a little.

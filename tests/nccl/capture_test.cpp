@@ -97,6 +97,26 @@ TEST(NcclCapture, WorkMayBeWaitedForLaterInTheStep) {
   });
 }
 
+TEST(NcclCapture, AReplayIsBehindTheCollectivesBegunBeforeIt) {
+  MEZZO_NEED_GPUS(2);
+  run_cuda_ranks(2, [](const Group& group, Device device) {
+    warm_up(group, device);
+    const Tensor x = ones({4}, {.device = device}), y = zeros({4}, {.device = device}),
+                 seen = zeros({4}, {.device = device});
+    cuda::Graph graph(device, [&] {
+      dist::all_reduce(x, ReduceOp::mean, {.group = group});
+      seen.copy_(y);
+    });
+    for (int i = 1; i < 4; ++i) {
+      y.fill_(static_cast<double>(i + group.rank()));
+      const dist::Work work = dist::all_reduce(y, ReduceOp::sum, {.group = group, .async = true});
+      graph.replay();  // without a wait for the work
+      EXPECT_EQ(values(seen), std::vector<double>(4, 2 * i + 1));
+      work.wait();
+    }
+  });
+}
+
 TEST(NcclCapture, WhatACaptureForbidsIsRefused) {
   MEZZO_NEED_GPUS(2);
   run_cuda_ranks(2, [](const Group& group, Device device) {
