@@ -61,16 +61,15 @@ TEST_F(CudaContexts, AThreadThatHasSelectedNoDeviceMakesNone) {
   start->record(*stream);
   other->record(*stream);
   end->record(*stream);
-  std::thread([&] {
-    static_cast<void>(stream->query());
-    static_cast<void>(end->query());
-    end->synchronize();
-    stream->synchronize();
-    EXPECT_GE(end->elapsed_ms(*start), 0);
-    EXPECT_FALSE(stream->is_capturing());
-  }).join();
-  std::thread([&] { other.reset(); }).join();
-  std::thread([&] { stream.reset(); }).join();
+  const auto in_new_thread = [](const auto& call) { std::thread(call).join(); };
+  in_new_thread([&] { static_cast<void>(stream->query()); });
+  in_new_thread([&] { static_cast<void>(end->query()); });
+  in_new_thread([&] { end->synchronize(); });
+  in_new_thread([&] { stream->synchronize(); });
+  in_new_thread([&] { EXPECT_GE(end->elapsed_ms(*start), 0); });
+  in_new_thread([&] { EXPECT_FALSE(stream->is_capturing()); });
+  in_new_thread([&] { other.reset(); });
+  in_new_thread([&] { stream.reset(); });
   EXPECT_FALSE(has_context(0));
 }
 
