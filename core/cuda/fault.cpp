@@ -70,9 +70,15 @@ void fetch_fault(const Stream& stream) {
 
 void throw_fault(const Stream& stream) {
   const Records records = find_records(stream.device().index);
-  if (records.on_host == nullptr || records.on_host->flag == 0) return;
-  const Fault fault = *records.on_host;
-  *records.on_host = Fault{};
+  if (records.on_host == nullptr) return;
+  Fault fault;
+  {
+    const std::scoped_lock lock(mutex());  // one copy for all threads
+    fault = *records.on_host;
+    // Without an op it is one that another thread's copy has written in part: the next wait sees all of it.
+    if (fault.flag == 0 || fault.op == nullptr) return;
+    *records.on_host = Fault{};
+  }
   const DeviceGuard guard(stream.device().index);
   check(cudaMemsetAsync(records.on_device, 0, sizeof(Fault), native(stream)), "cudaMemsetAsync");
   throw IndexError(fault.op, "indices in [0, " + std::to_string(fault.limit) + ")",
