@@ -43,15 +43,16 @@ template <int rounds>
 struct PhiloxOf {
   static constexpr int kRounds = rounds;
   static constexpr std::uint32_t kEven = 0xd2511f53U, kOdd = 0xcd9e8d57U;  ///< factors of words 0 and 2
-  /// What each round adds to the key: golden ratio; sqrt(3) - 1.
-  static constexpr std::uint32_t kKeySteps[2] = {0x9e3779b9U, 0xbb67ae85U};
+  /// Added to the words of the key in each round: the golden ratio, and sqrt(3) - 1.
+  static constexpr std::uint32_t kGoldenRatio = 0x9e3779b9U, kSqrt3 = 0xbb67ae85U;
 
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE constexpr PhiloxBlock operator()(PhiloxBlock counter,
                                                                               PhiloxKey key) const noexcept {
     PhiloxBlock block = counter;
     for (int round = 0; round < kRounds; ++round) {
       block = mix(block, key);
-      for (int k = 0; k < 2; ++k) key.words[k] += kKeySteps[k];
+      key.words[0] += kGoldenRatio;
+      key.words[1] += kSqrt3;
     }
     return block;
   }

@@ -28,10 +28,10 @@ struct PlainBlocks {
 struct RoundKeys {
   explicit RoundKeys(PhiloxKey key) {
     for (auto& round : words) {
-      for (int k = 0; k < 2; ++k) {
-        round[k] = key.words[k];
-        key.words[k] += FastPhilox::kKeySteps[k];
-      }
+      round[0] = key.words[0];
+      round[1] = key.words[1];
+      key.words[0] += FastPhilox::kGoldenRatio;
+      key.words[1] += FastPhilox::kSqrt3;
     }
   }
   long long words[FastPhilox::kRounds][2];

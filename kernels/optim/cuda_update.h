@@ -163,7 +163,10 @@ class NarrowValues {
     const PhiloxBlock next = is_one ? block : bits.block(last);
     for (int k = 0; k < count; ++k) {
       const bool is_first = (first + k) / RoundingBits::kBlock == first / RoundingBits::kBlock;
-      const std::uint32_t random = RoundingBits::of(is_first ? block : next, first + k);
+      // A choice between the blocks themselves would take their addresses, and put them into memory.
+      const std::uint32_t here = RoundingBits::of(block, first + k),
+                          there = RoundingBits::of(next, first + k);
+      const std::uint32_t random = is_first ? here : there;
       values[k] = slot_.arrays[kValue].dtype == DType::bf16
                       ? static_cast<float>(rounded_at_random<BFloat16>(values[k], random))
                       : static_cast<float>(rounded_at_random<Half>(values[k], random));

@@ -60,5 +60,6 @@ LIMITS = (
     # Four rows, or sums of four pieces, of four columns; `generate` keeps what it stores in local memory.
     Limit("rows by index, pieces", r"generate<double, .*SumPieces<float>", 256, 56, 7, 96, 0, 16, 5.375),
     Limit("rows by index, runs", r"generate<double, .*SumRows<float>", 256, 56, 7, 192, 0, 16, 10.6875),
+    Limit("SGD, narrow", r"update_batch<.*SgdFn<float, 0>, float, true, .*, 16u?l?>", 256, 64),
     Limit("SGD, plain", r"update_batch<.*SgdFn<float, 0>, float, false, .*, 16u?l?>", 256, 48),
 )
