@@ -317,12 +317,12 @@ void Optimizer::add_update(const Parameter& parameter, const Tensor& gradient,
   kernels::ParameterUpdate& update = updates_.emplace_back();
   const bool has_f32_master = parameter.master.defined() && parameter.master.dtype() == DType::f32;
   set_view(update.value, has_f32_master ? parameter.master : parameter.tensor);
-  if (!has_f32_master) set_view(update.remainder, parameter.master);
   set_view(update.gradient, gradient);
   for (std::size_t i = 0; i < parameter.buffers.size(); ++i) set_view(update.state[i], parameter.buffers[i]);
   for (std::size_t i = 0; i < copies.size(); ++i)
     set_view(update.copies[i], copies[i], kHalfCopyTypes[i], parameter.tensor);
-  if (has_f32_master) set_view(update.copies[2], parameter.tensor);
+  update.is_split = parameter.master.defined() && !has_f32_master;
+  set_view(update.copies[2], has_f32_master ? parameter.tensor : parameter.master);
   const ParameterPlace place =
       places_.empty() ? ParameterPlace{static_cast<std::uint32_t>(number)} : places_[number];
   update.rounds_at_random = rounds_at_random && is_16bit(parameter.tensor.dtype());

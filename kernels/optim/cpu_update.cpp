@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "mezzo/kernels/cpu/tile.h"
+#include "mezzo/kernels/optim/cpu_philox.h"
 #include "mezzo/kernels/optim/cpu_pieces.h"
 #include "mezzo/kernels/optim/narrow_parameter.h"
-#include "mezzo/kernels/optim/cpu_philox.h"
 
 namespace mezzo::kernels::cpu::update_detail {
 
@@ -16,11 +16,10 @@ namespace {
 struct Operands {
   explicit Operands(const ParameterUpdate& update)
       : value(of(update.value, update)),
-        remainder(of(update.remainder, update)),
         gradient(of(update.gradient, update)),
         state{of(update.state[0], update), of(update.state[1], update), of(update.state[2], update)},
         copies{of(update.copies[0], update), of(update.copies[1], update), of(update.copies[2], update)} {}
-  TileOperand value, remainder, gradient;
+  TileOperand value, gradient;
   std::array<TileOperand, 3> state, copies;
 
  private:
@@ -28,6 +27,9 @@ struct Operands {
     return view.data == nullptr ? TileOperand(view) : TileOperand(view, update.value.shape, view.strides);
   }
 };
+
+/// The place of a split master's remainder among the copies.
+constexpr std::size_t kRemainder = 2;
 
 /// Memory of the tiles of one thread, wide enough for every compute type.
 struct Buffers {
@@ -116,8 +118,7 @@ struct Piece {
       arrays.in[s] = operands.state[s].read(at, n, loop.type, buffers.states[s].values);
       arrays.out[s] = operands.state[s].target(at, loop.type, buffers.states[s].values);
     }
-    arrays.p = update.remainder.data != nullptr ? joined(at, n)
-                                                : operands.value.read(at, n, loop.type, buffers.value.values);
+    arrays.p = update.is_split ? joined(at, n) : operands.value.read(at, n, loop.type, buffers.value.values);
     arrays.g = operands.gradient.read(at, n, loop.type, buffers.gradient.values);
     arrays.p_out = operands.value.target(at, loop.type, buffers.value.values);  // a buffer for 16 bits
     if (write_gradient) arrays.unscaled = operands.gradient.target(at, loop.type, buffers.gradient.values);
@@ -132,7 +133,8 @@ struct Piece {
   /// The f32 masters of a tile, of their two halves.
   [[nodiscard]] const float* joined(std::int64_t at, std::int64_t n) const {
     const void* const parameters = operands.value.read(at, n, DType::bf16, buffers.parameters.values);
-    const void* const remainders = operands.remainder.read(at, n, DType::i16, buffers.remainders.values);
+    const void* const remainders =
+        operands.copies[kRemainder].read(at, n, DType::i16, buffers.remainders.values);
     auto* const values = reinterpret_cast<float*>(buffers.value.values);
     run_isa<JoinTile>(static_cast<const std::uint16_t*>(parameters),
                       static_cast<const std::int16_t*>(remainders), values, n);
@@ -148,22 +150,22 @@ struct Piece {
                       {update.number, *update.step}, update.first_element + at);
       operands.value.finish(at, n, type, buffers.parameters.values);
       values = parameters;
-    } else if (update.remainder.data != nullptr) {
+    } else if (update.is_split) {
       write_split(at, n, static_cast<const float*>(values));
     } else {
       operands.value.finish(at, n, type, values);
     }
-    for (std::size_t c = 0; c < update.copies.size(); ++c) {
+    for (std::size_t c = 0; c < (update.is_split ? kRemainder : update.copies.size()); ++c) {
       if (update.copies[c].data != nullptr) operands.copies[c].write(at, n, type, values);
     }
   }
   void write_split(std::int64_t at, std::int64_t n, const float* values) const {
     void* const parameters = operands.value.target(at, DType::bf16, buffers.parameters.values);
-    void* const remainders = operands.remainder.target(at, DType::i16, buffers.remainders.values);
+    void* const remainders = operands.copies[kRemainder].target(at, DType::i16, buffers.remainders.values);
     run_isa<SplitTile>(values, static_cast<std::uint16_t*>(parameters),
                        static_cast<std::int16_t*>(remainders), n);
     operands.value.finish(at, n, DType::bf16, buffers.parameters.values);
-    operands.remainder.finish(at, n, DType::i16, buffers.remainders.values);
+    operands.copies[kRemainder].finish(at, n, DType::i16, buffers.remainders.values);
   }
 };
 

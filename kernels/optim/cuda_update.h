@@ -306,7 +306,6 @@ void each_array(const ParameterUpdate& update, const F& f) {
   for (const View& state : update.state) visit(k++, state);
   k = kCopy;
   for (const View& copy : update.copies) visit(k++, copy);
-  visit(kRemainder, update.remainder);
 }
 
 inline SlotBase numbers_of(const ParameterUpdate& update) {
@@ -316,7 +315,7 @@ inline SlotBase numbers_of(const ParameterUpdate& update) {
   slot.first_element = update.first_element;
   slot.number = update.number;
   slot.rounds_at_random = update.rounds_at_random;
-  slot.is_split = update.remainder.data != nullptr;
+  slot.is_split = update.is_split;
   return slot;
 }
 

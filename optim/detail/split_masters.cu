@@ -43,7 +43,8 @@ Tensor joined_masters(const Tensor& parameter, const Tensor& remainder) {
   const Tensor master = empty_like(parameter, DType::f32);
   kernels::ParameterUpdate update;
   update.value = ops::view_of(parameter);
-  update.remainder = ops::view_of(remainder);
+  update.copies[2] = ops::view_of(remainder);
+  update.is_split = true;
   update.gradient = update.value;
   update.copies[0] = ops::view_of(master);
   move(parameter.device(), update, false);
@@ -54,7 +55,8 @@ Tensor split_masters(const Tensor& master, const Tensor& parameter) {
   const Tensor remainder = zeros_like(parameter, DType::i16);
   kernels::ParameterUpdate update;
   update.value = ops::view_of(parameter);
-  update.remainder = ops::view_of(remainder);
+  update.copies[2] = ops::view_of(remainder);
+  update.is_split = true;
   update.gradient = ops::view_of(master);
   move(parameter.device(), update, true);
   parameter.impl().storage->bump_version();
