@@ -19,13 +19,11 @@ namespace mezzo {
 namespace detail {
 
 /// The first run of a checkpointed function, as long as it lives.
-class CheckpointedCall {
+class CheckpointedCall : NoCopy {
  public:
   using Again = Function<void(std::span<const Tensor>)>;
   CheckpointedCall(Again again, std::span<const Tensor> inputs);
   ~CheckpointedCall();
-  CheckpointedCall(const CheckpointedCall&) = delete;
-  CheckpointedCall& operator=(const CheckpointedCall&) = delete;
   /// The function has returned.
   void returned() const;
 

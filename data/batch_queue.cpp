@@ -102,7 +102,7 @@ class Uploader {
   std::optional<cuda::Stream> stream_;
 };
 
-class BatchQueue::Impl {
+class BatchQueue::Impl : mezzo::detail::NoCopy {
  public:
   Impl(std::unique_ptr<BatchSource> source, const QueueOptions& options)
       : source_(std::move(source)),
@@ -119,8 +119,6 @@ class BatchQueue::Impl {
     }
   }
   ~Impl() { stop(); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
 
   [[nodiscard]] bool is_of_this_process() const noexcept { return process_ == ::getpid(); }
 

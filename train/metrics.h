@@ -31,8 +31,6 @@ namespace mezzo::train {
 class Metric {
  public:
   virtual ~Metric() = default;
-  Metric(const Metric&) = delete;
-  Metric& operator=(const Metric&) = delete;
 
   /// The value of all that was counted, on the metric's device; no host read. Shapes: 0-dim, but for those
   /// metrics that say otherwise.

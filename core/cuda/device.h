@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo::cuda {
 
 /// Devices beyond this many are not used; per-device tables are plain arrays of this size.
@@ -26,12 +28,10 @@ struct Probe {
 
 /// Selects a device for this thread's CUDA calls while it lives, and at its end the previous device again.
 /// Calls nothing when the device is selected already or there is only one. Throws DeviceError.
-class DeviceGuard {
+class DeviceGuard : mezzo::detail::NoCopy {
  public:
   explicit DeviceGuard(int index);
   ~DeviceGuard();
-  DeviceGuard(const DeviceGuard&) = delete;
-  DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
   int previous_ = -1;  // -1: nothing to restore
@@ -40,12 +40,10 @@ class DeviceGuard {
 /// Lets this thread make calls that a stream capture elsewhere in the process forbids (memory from the
 /// system, for one), as long as they do not touch the capturing stream. Failures show in the call that
 /// follows.
-class RelaxedCapture {
+class RelaxedCapture : mezzo::detail::NoCopy {
  public:
   RelaxedCapture() noexcept;
   ~RelaxedCapture();
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;

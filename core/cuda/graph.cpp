@@ -26,7 +26,7 @@ class GraphRecording final : public mezzo::detail::Recording {
   Device device_;
 };
 
-struct Graph::State {
+struct Graph::State : mezzo::detail::NoCopy {
   explicit State(Device device) : pool(device), stream(device), draws(device), recording(device) {}
   ~State() {
     const DeviceGuard guard(stream.device().index);
@@ -34,8 +34,6 @@ struct Graph::State {
     if (executable != nullptr) static_cast<void>(cudaGraphExecDestroy(executable));
     if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
   }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
 
   MemoryPool pool;
   Stream stream;  ///< that the work was captured in
@@ -48,7 +46,7 @@ struct Graph::State {
 namespace {
 
 /// Ends the capture of a stream whatever happens.
-class Capture {
+class Capture : mezzo::detail::NoCopy {
  public:
   explicit Capture(const Stream& stream) : stream_(stream) {
     check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
@@ -60,8 +58,6 @@ class Capture {
     if (broken != nullptr) static_cast<void>(cudaGraphDestroy(broken));
     static_cast<void>(cudaGetLastError());
   }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
 
   [[nodiscard]] cudaGraph_t end() {
     ended_ = true;

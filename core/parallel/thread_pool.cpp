@@ -73,13 +73,11 @@ class ThreadPool {
 
  private:
   /// Counts a thread that works, while it lives.
-  class Working {
+  class Working : NoCopy {
    public:
     explicit Working(std::atomic<int>& count) noexcept
         : count_(count), others_(count.fetch_add(1, std::memory_order_relaxed)) {}
     ~Working() { count_.fetch_sub(1, std::memory_order_relaxed); }
-    Working(const Working&) = delete;
-    Working& operator=(const Working&) = delete;
     [[nodiscard]] int others() const noexcept { return others_; }
 
    private:

@@ -41,12 +41,10 @@ class DrawRecorder {
 };
 
 /// Sends this thread's draws from all sequences made before it to `recorder` while it lives.
-class DrawRecorderScope {
+class DrawRecorderScope : NoCopy {
  public:
   explicit DrawRecorderScope(DrawRecorder& recorder);
   ~DrawRecorderScope();
-  DrawRecorderScope(const DrawRecorderScope&) = delete;
-  DrawRecorderScope& operator=(const DrawRecorderScope&) = delete;
 
   /// The recorder that receives this thread's draws from `sequence`, or nullptr.
   [[nodiscard]] static DrawRecorder* recorder_of(const Sequence& sequence) noexcept;

@@ -91,12 +91,10 @@ const char* silence_of(ProcessState state) {
 
 /// Ends the process with a line when the watched call takes longer than `limit`: calls of MPI that wait for
 /// other processes, and have no limit of their own.
-class Watchdog {
+class Watchdog : mezzo::detail::NoCopy {
  public:
   Watchdog(milliseconds limit, std::string line)
       : thread_([this, limit, line = std::move(line)] { watch(limit, line); }) {}
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog() {
     {
       const std::scoped_lock lock(mutex_);

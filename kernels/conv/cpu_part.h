@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "mezzo/core/scope.h"
 #include "mezzo/kernels/conv/conv.h"
 
 namespace mezzo::kernels::cpu {
@@ -34,11 +35,9 @@ struct ConvPart {
 
 /// How parts of one map and shape are computed. Constant once made: threads share it.
 template <class T>
-class ConvEngine {
+class ConvEngine : mezzo::detail::NoCopy {
  public:
   ConvEngine() = default;
-  ConvEngine(const ConvEngine&) = delete;
-  ConvEngine& operator=(const ConvEngine&) = delete;
   virtual ~ConvEngine() = default;
 
   /// Whether images may be channels-last; else they have to be row-major.

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "mezzo/core/layout.h"
+#include "mezzo/core/scope.h"
 #include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/view.h"
@@ -54,14 +55,12 @@ void give_row_scratch(void* memory, std::size_t bytes) noexcept;
 /// thread wrote, as blocks from the allocator that threads share would have: that costs a fifth of the time
 /// of 16-bit rows on two threads.
 template <class T>
-class RowScratch {
+class RowScratch : mezzo::detail::NoCopy {
  public:
   explicit RowScratch(std::int64_t count)
       : bytes_(static_cast<std::size_t>(count) * sizeof(T)),
         data_(static_cast<T*>(detail::take_row_scratch(bytes_))) {}
   ~RowScratch() { detail::give_row_scratch(data_, bytes_); }
-  RowScratch(const RowScratch&) = delete;
-  RowScratch& operator=(const RowScratch&) = delete;
   [[nodiscard]] T* data() const noexcept { return data_; }
 
  private:

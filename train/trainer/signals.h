@@ -4,15 +4,15 @@
 
 #include <csignal>
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo::train::detail {
 
 /// While it lives the process does not end by these signals: it notes that one has come. One at a time.
-class SignalWatch {
+class SignalWatch : mezzo::detail::NoCopy {
  public:
   SignalWatch();
   ~SignalWatch();
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
   [[nodiscard]] static bool has_come() noexcept;
 
  private:
