@@ -7,7 +7,6 @@
 #include <array>
 #include <concepts>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "mezzo/autograd/grad_mode.h"

@@ -2,11 +2,9 @@
 // goes on: data-parallel training reduces them meanwhile (dist/data_parallel.h). Internal.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <span>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "mezzo/autograd/node.h"

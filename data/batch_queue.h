@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/error.h"

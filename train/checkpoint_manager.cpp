@@ -2,10 +2,8 @@
 #include "mezzo/train/checkpoint_manager.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <map>

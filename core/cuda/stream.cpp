@@ -7,8 +7,6 @@
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <string>
-#include <utility>
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda/allocator_events.h"

@@ -19,7 +19,6 @@
 #include <new>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"

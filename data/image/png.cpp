@@ -8,7 +8,6 @@
 #if MEZZO_HAVE_PNG
 #include <png.h>
 
-#include <algorithm>
 #include <array>
 #include <csetjmp>
 #include <cstring>

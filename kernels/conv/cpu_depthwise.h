@@ -3,7 +3,6 @@
 // Included by cpu_columns.cpp only; bodies for run_isa.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "mezzo/kernels/conv/cpu_part.h"

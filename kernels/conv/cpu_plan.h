@@ -2,7 +2,6 @@
 // do not depend on the number of threads.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 

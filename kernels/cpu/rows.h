@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <span>
 #include <type_traits>
-#include <utility>
 
 #include "mezzo/core/layout.h"
 #include "mezzo/core/scope.h"

@@ -2,7 +2,6 @@
 // used for all channels. Included by cpu_grid_sample.cpp only.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <type_traits>
 

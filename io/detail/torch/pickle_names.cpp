@@ -1,7 +1,6 @@
 // The list of names, and the dtypes that PyTorch spells in two ways.
 #include "mezzo/io/detail/torch/pickle_names.h"
 
-#include <algorithm>
 #include <array>
 
 namespace mezzo::io::detail {
