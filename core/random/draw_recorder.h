@@ -1,5 +1,5 @@
 // Random draws on a thread whose work is captured into a CUDA graph, or may have to be repeated: a recorder
-// receives them in place of the generator (core/cuda/graph_draws.h, autograd/region.h).
+// receives them in place of the generator (core/cuda/graph.cpp, autograd/region.h).
 #pragma once
 
 #include <cstdint>
