@@ -14,9 +14,9 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/cuda.h"
-#include "mezzo/core/parallel/alone.h"
 #include "mezzo/core/parallel/float_environment.h"
 #include "mezzo/core/parallel/signals_blocked.h"
+#include "mezzo/core/parallel/thread_pool.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::data {
