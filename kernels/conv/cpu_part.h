@@ -63,7 +63,7 @@ template <class T>
 }
 
 /// Whether every output channel sees one input channel, and few of them the same: what direct loops do best
-/// (cpu_depthwise.h).
+/// (cpu_columns.cpp).
 [[nodiscard]] inline bool is_depthwise(const ConvShape& shape) {
   constexpr std::int64_t kMostPerChannel = 4;
   return shape.in_channels == shape.groups && shape.out_channels <= kMostPerChannel * shape.groups;

@@ -67,6 +67,27 @@ class RowScratch : mezzo::detail::NoCopy {
   T* data_;
 };
 
+/// A dense array as elements of T: in place, or converted into memory of its own.
+template <class T>
+class Widened {
+ public:
+  Widened(const void* data, DType dtype, std::int64_t n)
+      : scratch_(data == nullptr || dtype == dtype_of<T> ? 0 : n), data_(static_cast<const T*>(data)) {
+    if (scratch_.data() == nullptr) return;
+    constexpr std::int64_t kGrain = 1 << 15;
+    parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      convert(static_cast<const std::byte*>(data) + begin * size_of(dtype), dtype, scratch_.data() + begin,
+              dtype_of<T>, end - begin);
+    });
+    data_ = scratch_.data();
+  }
+  [[nodiscard]] const T* data() const { return data_; }
+
+ private:
+  RowScratch<T> scratch_;
+  const T* data_;
+};
+
 /// The rows of a view along one dim, counted row-major over its other dims. A 0-dim view is one row of one.
 class RowOperand {
  public:
