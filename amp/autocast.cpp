@@ -126,7 +126,7 @@ void each_log(F tell) noexcept {
 }
 
 /// Reports one cast to the thread's logs, unless it is a part of an op. Logs may end while the cast runs.
-class LoggedCast {
+class LoggedCast : mezzo::detail::NoCopy {
  public:
   LoggedCast(const Tensor& tensor, DType dtype, bool kept)
       : last_(op_observer() != nullptr && logs.get().newest() != nullptr ? logs_made.load() : 0) {
@@ -139,8 +139,6 @@ class LoggedCast {
       if (scope.number <= last_) scope.value->end_cast();
     });
   }
-  LoggedCast(const LoggedCast&) = delete;
-  LoggedCast& operator=(const LoggedCast&) = delete;
 
  private:
   std::uint64_t last_;  // number of the newest log that was told; 0: none was

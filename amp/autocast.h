@@ -32,7 +32,7 @@ struct AutocastOptions {
 /// may end in any order, on another thread and after the thread that made them. The end of one region changes
 /// nothing about other regions. When another thread ends a region, the thread that made it leaves it at its
 /// next op; the state of the thread that ends it does not change.
-class Autocast {
+class Autocast : mezzo::detail::NoCopy {
  public:
   explicit Autocast(Device device, std::optional<DType> dtype = {}, const AutocastOptions& options = {});
   explicit Autocast(DeviceType type, std::optional<DType> dtype = {}, const AutocastOptions& options = {})
@@ -40,8 +40,6 @@ class Autocast {
   /// A region for all types of devices.
   explicit Autocast(DType dtype, const AutocastOptions& options = {});
   ~Autocast();
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
 
  private:
   mezzo::detail::OpenScope<InputHookState>* scope_;

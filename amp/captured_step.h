@@ -40,14 +40,12 @@ namespace mezzo::amp {
 /// Random numbers: a replay draws what an eager call would have drawn from the same generators at that time,
 /// so draws and seeding between calls have their effect. A step that draws on the host (randperm, CPU
 /// tensors) or seeds a generator throws StateError when it is captured (core/random.h).
-class CapturedStep {
+class CapturedStep : mezzo::detail::NoCopy {
  public:
   /// `warmup` (at least 1): calls that run the step eagerly before it is captured. Nothing runs yet. Throws:
   /// ValueError for a warmup below 1 or an empty step, DeviceError for a device that is not there.
   CapturedStep(Device device, mezzo::detail::Function<Tensor()> step, int warmup = 3);
   ~CapturedStep();
-  CapturedStep(const CapturedStep&) = delete;
-  CapturedStep& operator=(const CapturedStep&) = delete;
 
   /// One step. Returns what the step returned (the loss, say): once captured, the same tensor with new values
   /// each time. Throws: what the step throws; StateError when capture fails (it names what cannot be

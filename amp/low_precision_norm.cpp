@@ -19,43 +19,39 @@ Tensor in_region(const Tensor& x, const Tensor& weight, const Tensor& bias, Norm
   return norm(in, factors, summands);
 }
 
-std::string parameters_repr(NormParameters parameters) {
-  return parameters == NormParameters::f32 ? ", parameters=f32" : "";
-}
+template <class Norm>
+constexpr bool kIsLayerNorm = std::is_same_v<Norm, nn::LayerNorm>;
 
 }  // namespace
 
-LPLayerNorm::LPLayerNorm(const nn::LayerNorm& original, NormParameters parameters)
-    : nn::LayerNorm(original, nn::ShareTensors{}), parameters_(parameters) {}
-
-Tensor LPLayerNorm::forward(const Tensor& x) {
-  if (!is_autocast_eligible(x)) return nn::LayerNorm::forward(x);
-  require_shape(x);
-  return in_region(x, weight, bias, parameters_,
+template <class Norm>
+Tensor LPNorm<Norm>::forward(const Tensor& x) {
+  if (!is_autocast_eligible(x)) return Norm::forward(x);
+  if constexpr (kIsLayerNorm<Norm>)
+    this->require_shape(x);
+  else
+    this->require_channels(x);
+  return in_region(x, this->weight, this->bias, parameters_,
                    [this](const Tensor& in, const Tensor& factors, const Tensor& summands) {
-                     return layer_norm(in, normalized_shape(), factors, summands, eps());
+                     if constexpr (kIsLayerNorm<Norm>)
+                       return layer_norm(in, this->normalized_shape(), factors, summands, this->eps());
+                     else
+                       return group_norm(in, this->num_groups(), factors, summands, this->eps());
                    });
 }
 
-std::string LPLayerNorm::extra_repr() const {
-  return nn::LayerNorm::extra_repr() + parameters_repr(parameters_);
+template <class Norm>
+std::string LPNorm<Norm>::type_name() const {
+  return kIsLayerNorm<Norm> ? "LPLayerNorm" : "LPGroupNorm";
 }
 
-LPGroupNorm::LPGroupNorm(const nn::GroupNorm& original, NormParameters parameters)
-    : nn::GroupNorm(original, nn::ShareTensors{}), parameters_(parameters) {}
-
-Tensor LPGroupNorm::forward(const Tensor& x) {
-  if (!is_autocast_eligible(x)) return nn::GroupNorm::forward(x);
-  require_channels(x);
-  return in_region(x, weight, bias, parameters_,
-                   [this](const Tensor& in, const Tensor& factors, const Tensor& summands) {
-                     return group_norm(in, num_groups(), factors, summands, eps());
-                   });
+template <class Norm>
+std::string LPNorm<Norm>::extra_repr() const {
+  return Norm::extra_repr() + (parameters_ == NormParameters::f32 ? ", parameters=f32" : "");
 }
 
-std::string LPGroupNorm::extra_repr() const {
-  return nn::GroupNorm::extra_repr() + parameters_repr(parameters_);
-}
+template class LPNorm<nn::LayerNorm>;
+template class LPNorm<nn::GroupNorm>;
 
 FusedLayerNorm::FusedLayerNorm(const nn::LayerNorm& original) : nn::LayerNorm(original, nn::ShareTensors{}) {}
 

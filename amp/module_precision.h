@@ -52,12 +52,10 @@ namespace detail {
 /// matches no module, for one that is no regular expression, for a module that two rules match, and what
 /// Autocast throws for a dtype or float8 options; StateError for a module that has a rule of another object.
 /// Nothing has changed then.
-class ModulePrecision {
+class ModulePrecision : mezzo::detail::NoCopy {
  public:
   ModulePrecision(nn::Module& net, const PrecisionRules& rules);
   ~ModulePrecision();
-  ModulePrecision(const ModulePrecision&) = delete;
-  ModulePrecision& operator=(const ModulePrecision&) = delete;
 
  private:
   class Region;

@@ -23,29 +23,24 @@ enum class NormParameters : std::uint8_t {
 // the parameters of the layer it is made from and is derived from that layer's class, so it fits into the
 // same slot.
 
-/// nn::LayerNorm in low precision.
-class LPLayerNorm final : public nn::LayerNorm {
+/// nn::LayerNorm or nn::GroupNorm in low precision.
+template <class Norm>
+class LPNorm final : public Norm {
  public:
-  explicit LPLayerNorm(const nn::LayerNorm& original, NormParameters parameters = NormParameters::autocast);
+  explicit LPNorm(const Norm& original, NormParameters parameters = NormParameters::autocast)
+      : Norm(original, nn::ShareTensors{}), parameters_(parameters) {}
   [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] std::string type_name() const override;
   [[nodiscard]] std::string extra_repr() const override;
   [[nodiscard]] NormParameters norm_parameters() const noexcept { return parameters_; }
 
  private:
   NormParameters parameters_;
 };
-
-/// nn::GroupNorm in low precision.
-class LPGroupNorm final : public nn::GroupNorm {
- public:
-  explicit LPGroupNorm(const nn::GroupNorm& original, NormParameters parameters = NormParameters::autocast);
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-  [[nodiscard]] NormParameters norm_parameters() const noexcept { return parameters_; }
-
- private:
-  NormParameters parameters_;
-};
+extern template class LPNorm<nn::LayerNorm>;
+extern template class LPNorm<nn::GroupNorm>;
+using LPLayerNorm = LPNorm<nn::LayerNorm>;
+using LPGroupNorm = LPNorm<nn::GroupNorm>;
 
 /// nn::LayerNorm in one kernel, which reads input and parameters in the dtypes they have and writes the
 /// region's dtype, so no cast comes before it. (An f32 input is normalized as f32, where LPLayerNorm rounds

@@ -34,12 +34,10 @@ struct PolicyRow {
 /// order, and on any thread. It also takes the place of an op's `cast_inputs`.
 ///   amp::PolicyOverride keep("softmax", Category::lower_precision);
 /// Throws: ValueError for a name that is not registered.
-class PolicyOverride {
+class PolicyOverride : mezzo::detail::NoCopy {
  public:
   PolicyOverride(std::string_view op, Category category);
   ~PolicyOverride();
-  PolicyOverride(const PolicyOverride&) = delete;
-  PolicyOverride& operator=(const PolicyOverride&) = delete;
 
   /// What one override says; without an op: older ones do not count.
   struct Entry {

@@ -174,8 +174,6 @@ class Trace::Recorder final : public RefCounted, OpObserver, CastLog {
     log_.emplace(static_cast<CastLog&>(*this));
     ops_.emplace(static_cast<OpObserver*>(this));
   }
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
   /// Stops observing; a call of the object may still be running.
   void end() noexcept {
     ops_.reset();

@@ -65,12 +65,10 @@ std::ostream& operator<<(std::ostream& stream, const TraceReport& report);
 /// nest: outer traces and observers go on watching. A thread without a trace pays nothing. Traces may end in
 /// any order, inside of a hook or observer, on another thread while no op runs on the thread that they watch
 /// (the one that made them), and after that thread.
-class Trace {
+class Trace : mezzo::detail::NoCopy {
  public:
   Trace();
   ~Trace();
-  Trace(const Trace&) = delete;
-  Trace& operator=(const Trace&) = delete;
   /// The ops and casts since the trace was made or reset.
   [[nodiscard]] TraceReport report() const;
   void reset();

@@ -7,7 +7,6 @@
 #include <array>
 #include <concepts>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "mezzo/autograd/grad_mode.h"
@@ -19,13 +18,11 @@ namespace mezzo {
 namespace detail {
 
 /// The first run of a checkpointed function, as long as it lives.
-class CheckpointedCall {
+class CheckpointedCall : NoCopy {
  public:
   using Again = Function<void(std::span<const Tensor>)>;
   CheckpointedCall(Again again, std::span<const Tensor> inputs);
   ~CheckpointedCall();
-  CheckpointedCall(const CheckpointedCall&) = delete;
-  CheckpointedCall& operator=(const CheckpointedCall&) = delete;
   /// The function has returned.
   void returned() const;
 

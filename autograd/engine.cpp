@@ -4,7 +4,6 @@
 #include "mezzo/autograd/engine.h"
 
 #include <algorithm>
-#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>

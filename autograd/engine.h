@@ -56,12 +56,10 @@ template <std::same_as<GradOptions> O = GradOptions>
 /// detection finds with it the op that first produced a value that is not finite. Of several observers the
 /// newest that lives is called. They may end in any order, on another thread while no backward runs on the
 /// thread that they watch, and after that thread.
-class BackwardObserver {
+class BackwardObserver : mezzo::detail::NoCopy {
  public:
   BackwardObserver();
   virtual ~BackwardObserver();
-  BackwardObserver(const BackwardObserver&) = delete;
-  BackwardObserver& operator=(const BackwardObserver&) = delete;
   /// Its exceptions pass on to the caller of backward(). It may destroy its own object, which is not used
   /// after the call.
   virtual void after_vjp(const autograd::Node& node, std::span<const Tensor> gradients) = 0;

@@ -12,15 +12,13 @@
 namespace mezzo::autograd {
 
 /// The locks of some leaves, held until it goes. The leaves have to outlive it.
-class GradientLocks {
+class GradientLocks : mezzo::detail::NoCopy {
  public:
   /// Holds no lock yet.
   GradientLocks() noexcept = default;
   /// Locks `leaves`, of which some may be undefined or there twice.
   explicit GradientLocks(std::span<const Tensor> leaves);
   ~GradientLocks();
-  GradientLocks(const GradientLocks&) = delete;
-  GradientLocks& operator=(const GradientLocks&) = delete;
   /// For leaves that do not lie in a row: add() each of them, then lock() once.
   void add(const Tensor& leaf) { metas_.push_back(&ensure_meta(leaf)); }
   void lock();

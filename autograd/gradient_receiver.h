@@ -2,11 +2,9 @@
 // goes on: data-parallel training reduces them meanwhile (dist/data_parallel.h). Internal.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <span>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "mezzo/autograd/node.h"
@@ -39,14 +37,12 @@ void clear_gradient_receiver(const Tensor& leaf) noexcept;
 
 /// Which leaves of one backward have a receiver, and how many edges of its graph lead to each: a leaf is
 /// complete when all of them have been passed.
-class LeafArrivals {
+class LeafArrivals : mezzo::detail::NoCopy {
  public:
   /// Whether any leaf of the process has a receiver: without one a backward has nothing to count.
   [[nodiscard]] static bool are_needed() noexcept;
 
   LeafArrivals() = default;
-  LeafArrivals(const LeafArrivals&) = delete;
-  LeafArrivals& operator=(const LeafArrivals&) = delete;
   /// Abandons what has not been finished.
   ~LeafArrivals();
 

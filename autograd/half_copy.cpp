@@ -1,9 +1,10 @@
 // A leaf's copies, one per 16-bit dtype, each with the version of the leaf it was made from. Decides when
 // a copy is made anew, dropped, or kept because an optimizer writes it. The leaf's lock guards them, which an
 // optimizer holds while it writes leaf and copies. A captured CUDA graph has copies of its own
-// (autograd/recorded/copies.h), to which the same rules apply during capture.
+// (RecordedCopies), to which the same rules apply during capture.
 #include "mezzo/autograd/half_copy.h"
 
+#include <deque>
 #include <mutex>
 #include <utility>
 
@@ -11,11 +12,133 @@
 #include "mezzo/autograd/bind.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
-#include "mezzo/autograd/recorded/copies.h"
+#include "mezzo/autograd/op_observer.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/replay/recording.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo {
+
+namespace autograd {
+
+namespace {
+
+constexpr char kCopiesKey = 0;  // its address is the key of RecordedCopies in a Recording
+
+/// The copy as a tensor.
+Tensor half_tensor(const Ref<Storage>& copy, const TensorImpl& leaf, DType dtype) {
+  return Tensor(make_ref<TensorImpl>(copy, 0, leaf.shape, half_copy_strides(leaf), dtype, false));
+}
+
+/// The 16-bit copies that a captured CUDA graph (core/cuda/graph.h) uses. They are the graph's own: what
+/// happens to a leaf's copies between replays, by eager steps, regions that end, or graphs of autograd that
+/// hold them, does not touch the memory that the graph reads. Where the graph reads a weight's 16-bit values
+/// before it writes the weight, no cast is captured: each replay begins with a copy that equals the leaf.
+/// Most often the captured optimizer step has left it so; else, when somebody else has written the leaf, it
+/// is cast anew into the same memory.
+class RecordedCopies final : public mezzo::detail::ReplayedState {
+ public:
+  struct Copy {
+    Ref<TensorImpl> leaf;
+    DType dtype;
+    Ref<Storage> memory;       ///< the leaf's, at capture
+    Ref<Storage> entry;        ///< what the graph reads at its beginning; empty: it makes its copies itself
+    HalfCopy now;              ///< as HalfCopy of a leaf, at this point of the capture
+    bool fresh_after = false;  ///< the captured work leaves `entry` equal to the leaf
+    bool fresh = false;        ///< `entry` equals version `version` of the leaf
+    std::uint32_t version = 0;
+  };
+
+  /// The copies of this Recording, made at first need.
+  [[nodiscard]] static RecordedCopies& of(mezzo::detail::Recording& recording);
+  /// The leaf's copy of this dtype at this point of the capture, made at first need. Takes over the memory of
+  /// `eager`, the leaf's own, unless somebody else has it; that one is dropped.
+  [[nodiscard]] Copy& use(mezzo::detail::Recording& recording, const Tensor& leaf, DType dtype,
+                          HalfCopy& eager);
+  /// nullptr when the captured work has not asked for it.
+  [[nodiscard]] Copy* find(const TensorImpl& leaf, DType dtype) noexcept;
+
+  void recorded() override;
+  void before_replay() override;
+  void after_replay() noexcept override;
+
+ private:
+  std::deque<Copy> copies_;  // a deque, as callers keep references
+};
+
+RecordedCopies& RecordedCopies::of(mezzo::detail::Recording& recording) {
+  return recording.state<RecordedCopies>(&kCopiesKey);
+}
+
+RecordedCopies::Copy* RecordedCopies::find(const TensorImpl& leaf, DType dtype) noexcept {
+  for (Copy& copy : copies_) {
+    if (copy.leaf.get() == &leaf && copy.dtype == dtype) return &copy;
+  }
+  return nullptr;
+}
+
+RecordedCopies::Copy& RecordedCopies::use(mezzo::detail::Recording& recording, const Tensor& leaf,
+                                          DType dtype, HalfCopy& eager) {
+  if (Copy* const found = find(leaf.impl(), dtype)) return *found;
+  Copy copy;
+  copy.leaf = leaf.ref();
+  copy.dtype = dtype;
+  copy.memory = leaf.impl().storage;
+  if (!recording.has_written(*copy.memory) && !copy.memory->may_change_unseen()) {
+    const bool only_here = eager.storage && eager.storage->use_count() == 1;
+    if (only_here) {
+      copy.entry = eager.storage;
+      recording.wrote(*copy.entry);
+    } else {
+      const auto bytes = static_cast<std::size_t>(leaf.numel() * size_of(dtype));
+      copy.entry = recording.new_input(bytes);
+    }
+    copy.now.storage = copy.entry;
+    copy.now.version = leaf.version();
+    copy.now.kept = true;
+  }
+  eager = {};
+  copies_.push_back(std::move(copy));
+  return copies_.back();
+}
+
+void RecordedCopies::recorded() {
+  for (Copy& copy : copies_) {
+    copy.fresh_after =
+        copy.entry && copy.now.storage == copy.entry && copy.now.version == copy.leaf->storage->version();
+    copy.now = {};
+  }
+}
+
+void RecordedCopies::before_replay() {
+  const NoGrad no_grad;
+  const NoInputHook no_autocast;
+  const OpObserverGuard no_observer{nullptr};  // the copies are none of the program's ops
+  for (Copy& copy : copies_) {
+    if (copy.leaf->storage != copy.memory) {
+      mezzo::detail::refuse_replay("parameters in the memory that they had when the step was recorded",
+                                   "one that was moved or converted (Module::to)");
+    }
+    const std::uint32_t version = copy.memory->version();
+    const bool fresh = copy.fresh && copy.version == version && !copy.memory->may_change_unseen();
+    if (!copy.entry || fresh) continue;
+    const Tensor leaf = Tensor(copy.leaf).detach();
+    half_tensor(copy.entry, *copy.leaf, copy.dtype).copy_(leaf);
+    copy.fresh = true;
+    copy.version = version;
+  }
+}
+
+void RecordedCopies::after_replay() noexcept {
+  for (Copy& copy : copies_) {
+    copy.fresh = copy.fresh_after;
+    copy.version = copy.memory->version();
+  }
+}
+
+}  // namespace
+
+}  // namespace autograd
 
 namespace {
 

@@ -37,7 +37,12 @@ class LeafLock {
     static thread_local char mark;
     return &mark;
   }
-  void wait_for_it() noexcept;
+  void wait_for_it() noexcept {
+    // A thread that has waited marks the lock as waited for when it takes it, as other threads may wait
+    // still; at worst one is woken in vain.
+    while (state_.exchange(kWaitedFor, std::memory_order_acquire) != kFree)
+      state_.wait(kWaitedFor, std::memory_order_relaxed);
+  }
 
   std::atomic<std::uint32_t> state_{kFree};
   std::uint32_t again_ = 0;  ///< locks by the holder after its first; only the holder looks at it

@@ -5,7 +5,6 @@
 
 #include <span>
 #include <string>
-#include <utility>
 
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op.h"

@@ -28,12 +28,10 @@ struct Progress {
 
 /// Marks a backward while it lives and restores the state before it, so a gradient function may run a
 /// backward of its own.
-class BackwardScope {
+class BackwardScope : mezzo::detail::NoCopy {
  public:
   BackwardScope() noexcept : before_(progress()) { progress() = {.in_backward = true}; }
   ~BackwardScope() { progress() = before_; }
-  BackwardScope(const BackwardScope&) = delete;
-  BackwardScope& operator=(const BackwardScope&) = delete;
 
  private:
   Progress before_;

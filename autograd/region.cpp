@@ -182,7 +182,7 @@ class SameDraws final : public mezzo::detail::DrawRecorder {
 // --- the second run
 
 /// A region that runs again, until this ends.
-class Recomputation {
+class Recomputation : mezzo::detail::NoCopy {
  public:
   explicit Recomputation(Region& region) : region_(region), progress_(progress()) {
     if (region.recomputes_) {
@@ -203,8 +203,6 @@ class Recomputation {
     region_.recomputes_ = false;
     progress() = progress_;
   }
-  Recomputation(const Recomputation&) = delete;
-  Recomputation& operator=(const Recomputation&) = delete;
 
  private:
   Region& region_;

@@ -164,13 +164,11 @@ class Region final : public RefCounted {
 };
 
 /// The region that the calling thread's work belongs to, as long as the scope lives.
-class RegionScope {
+class RegionScope : mezzo::detail::NoCopy {
  public:
   /// `recomputes`: the function is run again, for what its ops save.
   RegionScope(Region& of, bool runs_again) noexcept;
   ~RegionScope();
-  RegionScope(const RegionScope&) = delete;
-  RegionScope& operator=(const RegionScope&) = delete;
 
   Region& region;
   const bool recomputes;
@@ -196,12 +194,10 @@ inline constinit thread_local RegionScope* innermost_region{};
 
 /// Frees at the end of the outermost backward of a thread what regions have recomputed for it and nobody
 /// asked for.
-class RecomputedValuesScope {
+class RecomputedValuesScope : mezzo::detail::NoCopy {
  public:
   RecomputedValuesScope() noexcept;
   ~RecomputedValuesScope();
-  RecomputedValuesScope(const RecomputedValuesScope&) = delete;
-  RecomputedValuesScope& operator=(const RecomputedValuesScope&) = delete;
 
  private:
   bool is_outermost_;

@@ -3,16 +3,15 @@
 #pragma once
 
 #include "mezzo/core/host_device.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo {
 
 /// T: an integer type. Both compilers have these built-ins, and both thread sanitizers know them.
 template <class T>
-class AtomicCount {
+class AtomicCount : detail::NoCopy {
  public:
   constexpr explicit AtomicCount(T value) noexcept : value_(value) {}
-  AtomicCount(const AtomicCount&) = delete;
-  AtomicCount& operator=(const AtomicCount&) = delete;
 
   [[nodiscard]] T load_relaxed() const noexcept { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
   [[nodiscard]] T load_acquire() const noexcept { return __atomic_load_n(&value_, __ATOMIC_ACQUIRE); }

@@ -53,14 +53,12 @@ enum class Priority { normal, high };
 /// A queue of work on one device: its work runs in order, and in no order with other streams' work unless an
 /// Event says so. Owns the CUDA stream (non-blocking: it does not wait for the legacy default stream).
 /// Neither copied nor moved, because StreamGuard and memory blocks refer to it.
-class Stream {
+class Stream : mezzo::detail::NoCopy {
  public:
   /// Throws: DeviceError when the device is not there or is no CUDA device.
   explicit Stream(Device device = Device::cuda(0), Priority priority = Priority::normal);
   /// Waits for the work in it. Memory that was allocated on it goes to the default stream.
   ~Stream();
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
 
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// Unique among all streams of the process, also of destroyed streams; the default streams have 0.
@@ -95,12 +93,10 @@ class Stream {
 /// that lives counts. The stream must live longer. Guards may end in any order, on another thread and after
 /// the thread that made them. When another thread ends one, the thread that made it notices at its next op;
 /// the thread that ends it does not change.
-class StreamGuard {
+class StreamGuard : mezzo::detail::NoCopy {
  public:
   explicit StreamGuard(const Stream& stream);
   ~StreamGuard();
-  StreamGuard(const StreamGuard&) = delete;
-  StreamGuard& operator=(const StreamGuard&) = delete;
 
  private:
   mezzo::detail::OpenScope<const Stream*>* scope_;
@@ -116,8 +112,6 @@ class Event {
   ~Event();
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
 
   /// Puts the mark behind all work in the stream so far; an earlier mark is forgotten. Throws: ValueError
   /// when it was recorded on another device before.

@@ -4,18 +4,18 @@
 
 #include <string_view>
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo::detail {
 
 /// Innermost op of this thread; empty outside of ops. Points to the op's static name.
 inline constinit thread_local std::string_view current_op{};
 
 /// Sets `current_op` while it lives. `name` must outlive the process' use of CUDA (ops' names are static).
-class OpScope {
+class OpScope : NoCopy {
  public:
   explicit OpScope(std::string_view name) noexcept : previous_(current_op) { current_op = name; }
   ~OpScope() { current_op = previous_; }
-  OpScope(const OpScope&) = delete;
-  OpScope& operator=(const OpScope&) = delete;
 
  private:
   std::string_view previous_;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
-#include <string>
 #include <type_traits>
 
 #include "mezzo/core/error.h"

@@ -150,7 +150,8 @@ template <class Narrow, class Wide>
 /// to nearest even, once, and keep subnormals. As for float, `Half x;` is uninitialised and `Half{}` is zero.
 template <class Self, class Layout>
 struct NarrowFloat {
-  typename Layout::Bits bits;
+  using Bits = typename Layout::Bits;
+  Bits bits;
 
   NarrowFloat() = default;
   MEZZO_HD MEZZO_ALWAYS_INLINE constexpr explicit NarrowFloat(float value) noexcept
@@ -166,59 +167,64 @@ struct NarrowFloat {
   }
 
   /// The value with exactly these bits.
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr Self from_bits(
-      typename Layout::Bits pattern) noexcept {
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr Self from_bits(Bits pattern) noexcept {
     Self value{};
     value.bits = pattern;
     return value;
+  }
+
+  /// The largest finite value.
+  [[nodiscard]] MEZZO_HD static constexpr Self max() noexcept { return at(kMax); }
+  /// -max().
+  [[nodiscard]] MEZZO_HD static constexpr Self lowest() noexcept {
+    return at(kMax | 1 << (8 * sizeof(Bits) - 1));
+  }
+  [[nodiscard]] MEZZO_HD static constexpr Self min_normal() noexcept { return at(kExponentStep); }
+  [[nodiscard]] MEZZO_HD static constexpr Self min_subnormal() noexcept { return at(1); }
+  /// The distance from 1 to the next value.
+  [[nodiscard]] MEZZO_HD static constexpr Self epsilon() noexcept {
+    return at((Layout::kBias - Layout::kMantissaBits) * kExponentStep);
+  }
+  [[nodiscard]] MEZZO_HD static constexpr Self infinity() noexcept requires(Layout::kHasInfinity) {
+    return at(kTopExponent);
+  }
+  [[nodiscard]] MEZZO_HD static constexpr Self quiet_nan() noexcept {
+    return at(Layout::kHasInfinity ? kTopExponent + kExponentStep / 2 : kMax + 1);
   }
 
   /// Equality of the bits, not of the numbers: a NaN equals itself and +0 differs from -0. `!=` follows.
   [[nodiscard]] MEZZO_HD friend constexpr bool operator==(Self a, Self b) noexcept {
     return a.bits == b.bits;
   }
+
+ private:
+  static constexpr int kExponentStep = 1 << Layout::kMantissaBits;
+  static constexpr int kTopExponent = (2 * Layout::kBias + 1) * kExponentStep;
+  static constexpr int kMax = Layout::kHasInfinity ? kTopExponent - 1 : kTopExponent + kExponentStep - 2;
+  [[nodiscard]] MEZZO_HD static constexpr Self at(int pattern) noexcept {
+    return from_bits(static_cast<Bits>(pattern));
+  }
 };
 
-/// IEEE binary16: 1 sign, 5 exponent, 10 mantissa bits. Out of range becomes infinity.
+/// IEEE binary16: 1 sign, 5 exponent, 10 mantissa bits. Out of range becomes infinity. The largest value is
+/// 65504, the smallest normal one 2^-14, the smallest 2^-24, epsilon 2^-10.
 struct Half : NarrowFloat<Half, detail::HalfLayout> {
   using NarrowFloat::NarrowFloat;
   Half() = default;
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint16_t bits) noexcept {
     return float_from_half_bits(bits);
   }
-  /// 65504, the largest finite value.
-  [[nodiscard]] MEZZO_HD static constexpr Half max() noexcept { return from_bits(0x7bff); }
-  /// -65504.
-  [[nodiscard]] MEZZO_HD static constexpr Half lowest() noexcept { return from_bits(0xfbff); }
-  /// 2^-14, about 6.1e-5.
-  [[nodiscard]] MEZZO_HD static constexpr Half min_normal() noexcept { return from_bits(0x0400); }
-  /// 2^-24, about 6.0e-8.
-  [[nodiscard]] MEZZO_HD static constexpr Half min_subnormal() noexcept { return from_bits(0x0001); }
-  /// 2^-10, the distance from 1 to the next value.
-  [[nodiscard]] MEZZO_HD static constexpr Half epsilon() noexcept { return from_bits(0x1400); }
-  [[nodiscard]] MEZZO_HD static constexpr Half infinity() noexcept { return from_bits(0x7c00); }
-  [[nodiscard]] MEZZO_HD static constexpr Half quiet_nan() noexcept { return from_bits(0x7e00); }
 };
 
 /// bfloat16: 1 sign, 8 exponent, 7 mantissa bits: the upper half of an f32. Out of range becomes infinity.
+/// The largest value is (2 - 2^-7) * 2^127, about 3.39e38, the smallest normal one 2^-126, the smallest
+/// 2^-133, epsilon 2^-7.
 struct BFloat16 : NarrowFloat<BFloat16, detail::BFloat16Layout> {
   using NarrowFloat::NarrowFloat;
   BFloat16() = default;
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint16_t bits) noexcept {
     return float_from_bfloat16_bits(bits);
   }
-  /// (2 - 2^-7) * 2^127, about 3.39e38, the largest finite value.
-  [[nodiscard]] MEZZO_HD static constexpr BFloat16 max() noexcept { return from_bits(0x7f7f); }
-  /// -max().
-  [[nodiscard]] MEZZO_HD static constexpr BFloat16 lowest() noexcept { return from_bits(0xff7f); }
-  /// 2^-126, about 1.2e-38.
-  [[nodiscard]] MEZZO_HD static constexpr BFloat16 min_normal() noexcept { return from_bits(0x0080); }
-  /// 2^-133, about 9.2e-41.
-  [[nodiscard]] MEZZO_HD static constexpr BFloat16 min_subnormal() noexcept { return from_bits(0x0001); }
-  /// 2^-7, the distance from 1 to the next value.
-  [[nodiscard]] MEZZO_HD static constexpr BFloat16 epsilon() noexcept { return from_bits(0x3c00); }
-  [[nodiscard]] MEZZO_HD static constexpr BFloat16 infinity() noexcept { return from_bits(0x7f80); }
-  [[nodiscard]] MEZZO_HD static constexpr BFloat16 quiet_nan() noexcept { return from_bits(0x7fc0); }
 };
 
 static_assert(sizeof(Half) == 2 && alignof(Half) == 2, "Half is 16 bits of storage");

@@ -54,7 +54,7 @@ struct E5M2Layout {
 
 /// 1 sign, 4 exponent, 3 mantissa bits, no infinity (torch.float8_e4m3fn). A finite number beyond 448 becomes
 /// 448; infinity and NaN become NaN. (PyTorch gives 448 for infinity: here nothing that is not finite looks
-/// finite.)
+/// finite.) The smallest normal value is 2^-6, the smallest 2^-9, epsilon 2^-3.
 struct Float8E4M3 : NarrowFloat<Float8E4M3, detail::E4M3Layout> {
   using NarrowFloat::NarrowFloat;
   using Layout = detail::E4M3Layout;
@@ -63,21 +63,10 @@ struct Float8E4M3 : NarrowFloat<Float8E4M3, detail::E4M3Layout> {
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint8_t bits) noexcept {
     return detail::bit_cast<float>(std::uint32_t{detail::bfloat16_bits_of<detail::E4M3Layout>(bits)} << 16);
   }
-  /// 448, the largest value.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 max() noexcept { return from_bits(0x7e); }
-  /// -448.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 lowest() noexcept { return from_bits(0xfe); }
-  /// 2^-6, about 0.016.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 min_normal() noexcept { return from_bits(0x08); }
-  /// 2^-9, about 0.0020.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 min_subnormal() noexcept { return from_bits(0x01); }
-  /// 2^-3, the distance from 1 to the next value.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 epsilon() noexcept { return from_bits(0x20); }
-  [[nodiscard]] MEZZO_HD static constexpr Float8E4M3 quiet_nan() noexcept { return from_bits(0x7f); }
 };
 
 /// 1 sign, 5 exponent, 2 mantissa bits (torch.float8_e5m2): the upper half of an f16. Out of range becomes
-/// infinity.
+/// infinity. The largest value is 57344, the smallest normal one 2^-14, the smallest 2^-16, epsilon 2^-2.
 struct Float8E5M2 : NarrowFloat<Float8E5M2, detail::E5M2Layout> {
   using NarrowFloat::NarrowFloat;
   using Layout = detail::E5M2Layout;
@@ -86,18 +75,6 @@ struct Float8E5M2 : NarrowFloat<Float8E5M2, detail::E5M2Layout> {
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static constexpr float widened(std::uint8_t bits) noexcept {
     return detail::bit_cast<float>(std::uint32_t{detail::bfloat16_bits_of<detail::E5M2Layout>(bits)} << 16);
   }
-  /// 57344, the largest finite value.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 max() noexcept { return from_bits(0x7b); }
-  /// -57344.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 lowest() noexcept { return from_bits(0xfb); }
-  /// 2^-14, about 6.1e-5.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 min_normal() noexcept { return from_bits(0x04); }
-  /// 2^-16, about 1.5e-5.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 min_subnormal() noexcept { return from_bits(0x01); }
-  /// 2^-2, the distance from 1 to the next value.
-  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 epsilon() noexcept { return from_bits(0x34); }
-  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 infinity() noexcept { return from_bits(0x7c); }
-  [[nodiscard]] MEZZO_HD static constexpr Float8E5M2 quiet_nan() noexcept { return from_bits(0x7e); }
 };
 
 static_assert(sizeof(Float8E4M3) == 1 && sizeof(Float8E5M2) == 1, "8 bits of storage");

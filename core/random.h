@@ -23,12 +23,10 @@ class Sequence;
 /// advances them, when it is started. Draws for the host or for another device, and seeding, are then refused
 /// with StateError, as they would happen once and not in replays. A generator that the step itself makes
 /// gives the same numbers every time, captured or not.
-class Generator {
+class Generator : detail::NoCopy {
  public:
   explicit Generator(std::uint64_t seed = 0);
   ~Generator();
-  Generator(const Generator&) = delete;
-  Generator& operator=(const Generator&) = delete;
 
   /// Starts the sequence of `seed` from its beginning.
   void manual_seed(std::uint64_t seed);

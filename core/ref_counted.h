@@ -8,15 +8,14 @@
 
 #include "mezzo/core/atomic_count.h"
 #include "mezzo/core/memory/pool.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo {
 
 /// Base of intrusively counted, pooled objects. The last `Ref` to go calls `destroy()`.
-class RefCounted : public pool::Pooled {
+class RefCounted : public pool::Pooled, detail::NoCopy {
  public:
   RefCounted() = default;
-  RefCounted(const RefCounted&) = delete;
-  RefCounted& operator=(const RefCounted&) = delete;
   virtual ~RefCounted() = default;
 
   void retain() const noexcept { count_.add_relaxed(1); }
@@ -70,11 +69,9 @@ class Ref {
 /// A reference that is empty until a thread sets it, and stays what it is from then on: several threads may
 /// ask for it and set it at the same time. Asking is one load.
 template <class T>
-class OnceRef {
+class OnceRef : detail::NoCopy {
  public:
   OnceRef() noexcept = default;
-  OnceRef(const OnceRef&) = delete;
-  OnceRef& operator=(const OnceRef&) = delete;
   ~OnceRef() { reset(); }
   /// The object, or nullptr before it was set.
   [[nodiscard]] T* get() const noexcept { return __atomic_load_n(&object_, __ATOMIC_ACQUIRE); }

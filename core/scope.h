@@ -1,10 +1,24 @@
 // The open scopes of a thread (recording, autocast, observers, ...), one list per kind, and the guards that
-// hold them. The lists are in core/memory/scope_list.h.
+// hold them; NoCopy, the base of all guards. The lists are in core/memory/scope_list.h.
 #pragma once
 
 #include "mezzo/core/host_device.h"
 
 namespace mezzo::detail {
+
+namespace bases {  // of its own, so that arguments of derived types bring no function of detail into a call
+/// The base of what is neither copied nor moved, as guards and owners of a resource.
+class NoCopy {
+ public:
+  NoCopy(const NoCopy&) = delete;
+  NoCopy& operator=(const NoCopy&) = delete;
+
+ protected:
+  constexpr NoCopy() noexcept = default;
+  ~NoCopy() = default;
+};
+}  // namespace bases
+using bases::NoCopy;
 
 /// One open scope of a kind: recording, autocast, an observer, ... The newest of a thread counts.
 template <class T>
@@ -30,12 +44,10 @@ class ScopeList;
 /// thread ends one, the thread that made it notices when it next asks; the thread that ends it does not
 /// change.
 template <class T, auto kScopes>
-class ScopeGuard {
+class ScopeGuard : NoCopy {
  public:
   explicit ScopeGuard(const T& value);
   ~ScopeGuard();
-  ScopeGuard(const ScopeGuard&) = delete;
-  ScopeGuard& operator=(const ScopeGuard&) = delete;
 
  protected:
   /// The value of the next older scope that is open; `base`: there is none. On the thread that made the
@@ -47,12 +59,10 @@ class ScopeGuard {
 
 /// ScopeGuard for local variables of the library, which end in order: costs a few stores.
 template <class T, auto kScopes>
-class LocalScope {
+class LocalScope : NoCopy {
  public:
   explicit LocalScope(const T& value) noexcept;
   ~LocalScope();
-  LocalScope(const LocalScope&) = delete;
-  LocalScope& operator=(const LocalScope&) = delete;
 
  private:
   Scope<T> scope_;

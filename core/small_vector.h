@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
-#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>

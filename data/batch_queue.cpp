@@ -14,9 +14,9 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/cuda.h"
-#include "mezzo/core/parallel/alone.h"
 #include "mezzo/core/parallel/float_environment.h"
 #include "mezzo/core/parallel/signals_blocked.h"
+#include "mezzo/core/parallel/thread_pool.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::data {
@@ -102,7 +102,7 @@ class Uploader {
   std::optional<cuda::Stream> stream_;
 };
 
-class BatchQueue::Impl {
+class BatchQueue::Impl : mezzo::detail::NoCopy {
  public:
   Impl(std::unique_ptr<BatchSource> source, const QueueOptions& options)
       : source_(std::move(source)),
@@ -119,8 +119,6 @@ class BatchQueue::Impl {
     }
   }
   ~Impl() { stop(); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
 
   [[nodiscard]] bool is_of_this_process() const noexcept { return process_ == ::getpid(); }
 

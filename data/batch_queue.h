@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/error.h"
@@ -65,12 +63,10 @@ struct QueueOptions {
 
 /// Makes the source's batches and hands them out in order. Its end waits for the samples that are in the
 /// making.
-class BatchQueue {
+class BatchQueue : mezzo::detail::NoCopy {
  public:
   BatchQueue(std::unique_ptr<BatchSource> source, const QueueOptions& options);
   ~BatchQueue();
-  BatchQueue(const BatchQueue&) = delete;
-  BatchQueue& operator=(const BatchQueue&) = delete;
 
   /// The next batch, on the device: what the thread's current stream does with it comes after its copy. None
   /// at the end. Throws: what plan() or make() threw, once; then the end. StateError in a child of fork().

@@ -1,7 +1,6 @@
 // Stacking by copies of bytes where samples lie on the CPU row by row, by the op otherwise.
 #include "mezzo/data/collate.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "mezzo/autograd/grad_mode.h"

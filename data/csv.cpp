@@ -2,7 +2,6 @@
 // memory beside the columns, and read a second time for columns whose type changed on the way.
 #include "mezzo/data/csv.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 

@@ -5,9 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <initializer_list>
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "mezzo/core/dims.h"

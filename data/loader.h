@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -62,11 +61,8 @@ struct BatchShare {
 };
 
 /// The part of DataLoader that does not depend on the batch type.
-class LoaderBase {
+class LoaderBase : mezzo::detail::NoCopy {
  public:
-  LoaderBase(const LoaderBase&) = delete;
-  LoaderBase& operator=(const LoaderBase&) = delete;
-
   /// Number of the epoch that the loop is in, or that it begins next.
   [[nodiscard]] std::uint64_t epoch() const noexcept { return position_.epoch; }
   /// The next epoch is this one, from its beginning. A loop that is under way ends with its batch.

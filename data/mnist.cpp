@@ -2,7 +2,6 @@
 #include "mezzo/data/mnist.h"
 
 #include <filesystem>
-#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/idx.h"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mezzo/core/function.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo::data {
 
@@ -34,11 +35,9 @@ class Order {
 class Sampler {
  public:
   /// The base class of samplers.
-  class Base {
+  class Base : mezzo::detail::NoCopy {
    public:
     Base() = default;
-    Base(const Base&) = delete;
-    Base& operator=(const Base&) = delete;
     virtual ~Base() = default;
     /// Indices in an epoch.
     [[nodiscard]] virtual std::int64_t size() const = 0;

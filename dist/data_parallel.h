@@ -42,7 +42,7 @@ class Reducer;  // dist/detail/reducer.h
 /// StateError when parameters were written while no_sync() held gradients back or between the parts of a
 /// step, and when they were moved, converted or unfrozen since. Source:
 /// torch.nn.parallel.DistributedDataParallel.
-class DataParallel {
+class DataParallel : mezzo::detail::NoCopy {
  public:
   explicit DataParallel(nn::Module& model, const DataParallelOptions& options = {});
   template <class M>
@@ -51,18 +51,14 @@ class DataParallel {
   }
   explicit DataParallel(const M& model, const DataParallelOptions& options = {})
       : DataParallel(static_cast<nn::Module&>(*model), options) {}
-  DataParallel(const DataParallel&) = delete;
-  DataParallel& operator=(const DataParallel&) = delete;
   /// Backward fills `.grad` as without it again.
   ~DataParallel();
 
   /// While it lives, backward adds to this rank's `.grad` alone; the first backward behind it reduces the
   /// sum. For accumulation. zero_grad() drops what was held back. They may be nested.
   /// Rank 0 warns of a loop that never ends it: several optimizer steps in which nothing was reduced.
-  class NoSync {
+  class NoSync : mezzo::detail::NoCopy {
    public:
-    NoSync(const NoSync&) = delete;
-    NoSync& operator=(const NoSync&) = delete;
     ~NoSync();
 
    private:

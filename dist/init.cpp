@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <thread>
@@ -18,7 +17,6 @@
 #include "mezzo/dist/detail/checked_transport.h"
 #include "mezzo/dist/detail/group_state.h"
 #include "mezzo/dist/detail/launch.h"
-#include "mezzo/dist/detail/session.h"
 #include "mezzo/dist/mpi/library.h"
 #include "mezzo/dist/mpi/transport.h"
 #include "mezzo/dist/mpi/world.h"
@@ -141,7 +139,7 @@ void watch_ends() {
 
 MakeDeviceTransport nccl_with_host() {
 #ifdef MEZZO_HAVE_NCCL
-  return nccl_over_host({.timeout = collective_timeout()});
+  return nccl_over_host({.timeout = place().options.timeout});
 #else
   return {};
 #endif
@@ -193,7 +191,7 @@ void open_environment_session(const Launch& launch) {
   here.local_rank = launch.local_rank;
   here.local_size = launch.local_size;
   here.world = Group(make_ref<GroupState>(launch.rank, launch.size, nullptr, nullptr,
-                                          nccl_from_environment({.timeout = collective_timeout()}),
+                                          nccl_from_environment({.timeout = place().options.timeout}),
                                           Device::cuda(launch.local_rank)));
 #else
   refuse(launch, "a build of mezzo with NCCL, as RANK, WORLD_SIZE and MASTER_ADDR are set", "one without",
@@ -202,8 +200,6 @@ void open_environment_session(const Launch& launch) {
 }
 
 }  // namespace
-
-std::chrono::milliseconds collective_timeout() { return place().options.timeout; }
 
 Session init(const InitOptions& options) {
   Session session;

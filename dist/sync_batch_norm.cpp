@@ -3,7 +3,6 @@
 // derivatives differentiate the composition, whose sum over ranks has a history.
 #include "mezzo/dist/sync_batch_norm.h"
 
-#include <algorithm>
 #include <tuple>
 #include <utility>
 #include <vector>

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/dtype.h"

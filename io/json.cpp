@@ -1,7 +1,6 @@
 // JSON text to a Value: the scanner's events go to a builder; the text itself is not kept.
 #include "mezzo/io/json.h"
 
-#include <utility>
 #include <vector>
 
 #include "mezzo/core/error.h"

@@ -148,8 +148,6 @@ class DetectAnomaly::Watch final : public RefCounted, OpObserver, nn::CallObserv
     ops_.emplace(static_cast<OpObserver*>(this));
     calls_.emplace(static_cast<nn::CallObserver&>(*this));
   }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
   /// Stops observing; a call of the object may still be running.
   void end() noexcept {
     calls_.reset();

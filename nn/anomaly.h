@@ -46,12 +46,10 @@ struct AnomalyOptions {
 ///
 /// They may end in any order, inside of a running module, hook or observer, on another thread while no op
 /// runs on the thread that they watch (the one that made them), and after that thread.
-class DetectAnomaly {
+class DetectAnomaly : mezzo::detail::NoCopy {
  public:
   explicit DetectAnomaly(AnomalyOptions options = {});
   ~DetectAnomaly();
-  DetectAnomaly(const DetectAnomaly&) = delete;
-  DetectAnomaly& operator=(const DetectAnomaly&) = delete;
   /// The first anomaly since the object was made or reset.
   [[nodiscard]] const std::optional<Anomaly>& found() const noexcept;
   void reset();

@@ -83,14 +83,12 @@ template <class R>
 
 /// One watched call, if there is an observer. It ends with `returned` or, when forward throws, with its
 /// scope. The place in the tree of modules (autograd/progress.h) is then what it was before.
-class WatchedCall {
+class WatchedCall : mezzo::detail::NoCopy {
  public:
   explicit WatchedCall(const Module& module);
   ~WatchedCall() {
     if (runs_) leave(nullptr);
   }
-  WatchedCall(const WatchedCall&) = delete;
-  WatchedCall& operator=(const WatchedCall&) = delete;
 
   void returned(const Tensor* output) noexcept {
     if (std::exchange(runs_, false)) leave(output);
@@ -121,12 +119,10 @@ void set_call_region(Module& module, std::shared_ptr<CallRegion> region) noexcep
 
 /// A call of a module while it runs, in the module's region. Warns once of a module called in another one's
 /// forward that is no part of any: a plain member, or an element of a std::vector.
-class RunningCall {
+class RunningCall : mezzo::detail::NoCopy {
  public:
   explicit RunningCall(const Module& module);
   ~RunningCall();
-  RunningCall(const RunningCall&) = delete;
-  RunningCall& operator=(const RunningCall&) = delete;
   /// Names the module in an error that ends the call.
   void ends_with(Error& error) const;
   [[nodiscard]] const Module& module() const noexcept { return module_; }

@@ -9,8 +9,6 @@
 // ValueError for strides, dilations and groups below 1, negative padding and lists of the wrong length.
 #pragma once
 
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include "mezzo/autograd/attrs.h"

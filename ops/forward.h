@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <string>
 
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/error.h"

@@ -6,11 +6,9 @@
 // Differentiable to any order; gradients are added up in a fixed order, so they are the same bits every time.
 #pragma once
 
-#include <concepts>
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "mezzo/autograd/attrs.h"
 #include "mezzo/core/tensor.h"

@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <cstdint>
-#include <initializer_list>
 #include <iterator>
 #include <optional>
 #include <utility>

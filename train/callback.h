@@ -12,7 +12,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "mezzo/train/event.h"
 #include "mezzo/train/state.h"

@@ -2,10 +2,8 @@
 #include "mezzo/train/checkpoint_manager.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <map>
@@ -63,7 +61,7 @@ void copy_tensors(io::TensorFile& file) {
 }  // namespace
 
 /// The work on the folder. All but `start` and `wait` may run on the thread.
-class CheckpointManager::Writer {
+class CheckpointManager::Writer : mezzo::detail::NoCopy {
  public:
   Writer(const std::string& folder, const CheckpointManagerOptions& options)
       : folder_(folder), options_(options) {
@@ -85,8 +83,6 @@ class CheckpointManager::Writer {
   ~Writer() {
     if (thread_.joinable()) thread_.join();
   }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
 
   void start(std::int64_t step, std::optional<double> metric, io::TensorFile file) {
     if (!options_.background) return write(step, metric, file);

@@ -30,15 +30,13 @@ struct CheckpointManagerOptions {
 /// "latest.safetensors" and "best.safetensors". A file appears complete or not at all, links are changed
 /// after it, and old files go last: so at any moment a run that is killed leaves a whole checkpoint, the
 /// newest but one at the worst. One process writes into a folder.
-class CheckpointManager {
+class CheckpointManager : mezzo::detail::NoCopy {
  public:
   /// Makes the folder if need be. The parts must outlive the manager. Throws: IoError for a folder that
   /// cannot be made, ValueError for options below 0.
   CheckpointManager(std::string folder, Parts parts, const CheckpointManagerOptions& options = {});
   /// Waits for the file that is being written. A failure there is a warning.
   ~CheckpointManager();
-  CheckpointManager(const CheckpointManager&) = delete;
-  CheckpointManager& operator=(const CheckpointManager&) = delete;
 
   /// Writes a checkpoint of this step; of several of one step the last stays. Waits for the previous save.
   /// Returns the file's path. Throws: ValueError for a step below 0 and a metric that is NaN; IoError, also

@@ -83,13 +83,11 @@ struct LogOptions {
 ///
 /// Steps may repeat and never go back. A run that goes on from a checkpoint says so by resume(step) before it
 /// logs: what sinks hold of later steps is dropped, so no step is there twice.
-class Logger {
+class Logger : mezzo::detail::NoCopy {
  public:
   /// Throws: ValueError for a null pointer.
   explicit Logger(std::initializer_list<AnySink> sinks, LoggerOptions options = {});
   explicit Logger(const std::vector<AnySink>& sinks, LoggerOptions options = {});
-  Logger(const Logger&) = delete;
-  Logger& operator=(const Logger&) = delete;
   /// close(), whose errors are warnings here.
   ~Logger();
 

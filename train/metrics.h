@@ -16,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,8 +30,6 @@ namespace mezzo::train {
 class Metric {
  public:
   virtual ~Metric() = default;
-  Metric(const Metric&) = delete;
-  Metric& operator=(const Metric&) = delete;
 
   /// The value of all that was counted, on the metric's device; no host read. Shapes: 0-dim, but for those
   /// metrics that say otherwise.

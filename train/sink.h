@@ -50,8 +50,6 @@ struct LogHistogram {
 class Sink {
  public:
   virtual ~Sink() = default;
-  Sink(const Sink&) = delete;
-  Sink& operator=(const Sink&) = delete;
 
   /// Whether it wants the record of this step. Asked before any tensor is read: when no sink wants it, none
   /// is. Default: steps that `every` divides.

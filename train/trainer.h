@@ -162,12 +162,10 @@ struct TrainerOptions {
 /// not apply; an eval_loader without metrics; options that do not go with `parallel` (captured, microbatch
 /// "auto"). From fit(): CallbackError; ShapeError for a loss of several
 /// elements; ValueError for a batch of another type, and without max_duration.
-class Trainer {
+class Trainer : mezzo::detail::NoCopy {
  public:
   explicit Trainer(TrainerOptions options);
   ~Trainer();
-  Trainer(const Trainer&) = delete;
-  Trainer& operator=(const Trainer&) = delete;
 
   /// Trains until max_duration, or what is left of it after a checkpoint or an earlier call; then evaluates
   /// and saves unless that was done at the last batch. A signal leaves the evaluation out.

@@ -23,12 +23,10 @@ class CastLog {
 
 /// Installs a log on its thread while it lives, with the contract of OpObserverGuard; but all logs that live
 /// are called.
-class CastLogGuard {
+class CastLogGuard : mezzo::detail::NoCopy {
  public:
   explicit CastLogGuard(CastLog& log);
   ~CastLogGuard();
-  CastLogGuard(const CastLogGuard&) = delete;
-  CastLogGuard& operator=(const CastLogGuard&) = delete;
 
  private:
   mezzo::detail::OpenScope<CastLog*>* scope_;

@@ -6,6 +6,8 @@
 #include <new>
 #include <string>
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo::cuda {
 
 /// Devices beyond this many are not used; per-device tables are plain arrays of this size.
@@ -32,13 +34,11 @@ struct Probe {
 /// Selects a device for this thread's CUDA calls while it lives, and at its end the previous device again if
 /// that has a context: to select it would make one. Calls nothing when there is only one device. Throws
 /// DeviceError, or, with std::nothrow, leaves the failure to the calls that follow.
-class DeviceGuard {
+class DeviceGuard : mezzo::detail::NoCopy {
  public:
   explicit DeviceGuard(int index);
   DeviceGuard(int index, std::nothrow_t /*tag*/) noexcept { static_cast<void>(select(index)); }
   ~DeviceGuard();
-  DeviceGuard(const DeviceGuard&) = delete;
-  DeviceGuard& operator=(const DeviceGuard&) = delete;
 
  private:
   cudaError_t select(int index) noexcept;
@@ -49,12 +49,10 @@ class DeviceGuard {
 /// Lets this thread make calls that a stream capture elsewhere in the process forbids (memory from the
 /// system, for one), as long as they do not touch the capturing stream. Failures show in the call that
 /// follows.
-class RelaxedCapture {
+class RelaxedCapture : mezzo::detail::NoCopy {
  public:
   RelaxedCapture() noexcept;
   ~RelaxedCapture();
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;

@@ -1,5 +1,4 @@
 // Events: marks in the order of streams.
-#include <string>
 #include <utility>
 
 #include "mezzo/core/cuda/check.h"

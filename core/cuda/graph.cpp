@@ -4,17 +4,23 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
-#include "mezzo/core/cuda/graph_draws.h"
 #include "mezzo/core/cuda/memory_pool.h"
+#include "mezzo/core/cuda/staging.h"
 #include "mezzo/core/cuda/stream.h"
+#include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/random/draw_recorder.h"
 #include "mezzo/core/replay/recording.h"
 
 namespace mezzo::cuda {
 
-/// Not in an anonymous namespace, as it is a member of Graph::State.
+// Not in an anonymous namespace, as they are members of Graph::State.
+
 class GraphRecording final : public mezzo::detail::Recording {
  public:
   explicit GraphRecording(Device device) : Recording(device), device_(device) {}
@@ -27,7 +33,67 @@ class GraphRecording final : public mezzo::detail::Recording {
   Device device_;
 };
 
-struct Graph::State {
+/// Random blocks that a graph draws in one replay, by generator. A captured kernel cannot be told at a replay
+/// which blocks of the sequence it gets, so it reads where they begin from memory that every replay writes
+/// anew; not of the graph's pool, whose blocks earlier work of the step may have used.
+class GraphDraws final : public mezzo::detail::DrawRecorder {
+ public:
+  explicit GraphDraws(Device device) : device_(device) {}
+
+  [[nodiscard]] RandomRange record(const Ref<mezzo::detail::Sequence>& sequence, std::uint64_t blocks,
+                                   Device device) override {
+    if (!(device == device_)) {
+      const std::string_view op = mezzo::detail::current_op;
+      throw StateError(op.empty() ? std::string_view("Generator::draw") : op,
+                       "random numbers on " + to_string(device_) + ", whose work is recorded",
+                       to_string(device),
+                       "draw there, or before the captured step: replays would see the same numbers again");
+    }
+    auto source = std::find_if(sources_.begin(), sources_.end(),
+                               [&](const Source& drawn) { return drawn.sequence == sequence; });
+    if (source == sources_.end()) {
+      const OrdinaryMemoryScope outside;  // other work of the graph must not use the place
+      source = sources_.insert(source, {sequence, make_ref<Storage>(sizeof(GeneratorState), device_), 0});
+    }
+    const RandomRange range{{0, source->blocks}, static_cast<const GeneratorState*>(source->base->data())};
+    source->blocks += blocks;
+    return range;
+  }
+
+  void set_state(mezzo::detail::Sequence& /*sequence*/, const GeneratorState& /*state*/) override {
+    throw StateError("Generator::set_state", "no step to be recorded on this thread", "one that is",
+                     "replays would not seed again: do it before or between calls of the captured step");
+  }
+
+  /// Reserves what one replay takes of each sequence and writes where it begins, in the order of `stream` and
+  /// after the replay before. Throws StateError while `stream` captures.
+  void before_replay(const Stream& stream) {
+    if (sources_.empty()) return;
+    refuse_in_capture(stream, "replaying a step that draws random numbers");
+    replayed_.wait(stream);
+    for (const Source& source : sources_) {
+      const GeneratorState base = source.sequence->advance(source.blocks);
+      staging(device_.index).upload(source.base->data(), &base, sizeof(base), stream);
+    }
+  }
+  /// To be called after the replay has been put into `stream`.
+  void after_replay(const Stream& stream) {
+    if (!sources_.empty()) replayed_.record(stream);
+  }
+
+ private:
+  struct Source {
+    Ref<mezzo::detail::Sequence> sequence;
+    Ref<Storage> base;         // a GeneratorState
+    std::uint64_t blocks = 0;  // of one replay
+  };
+
+  Device device_;
+  std::vector<Source> sources_;
+  Event replayed_;
+};
+
+struct Graph::State : mezzo::detail::NoCopy {
   explicit State(Device device) : pool(device), stream(device), draws(device), recording(device) {}
   ~State() {
     // Not for the device, which would break a recording of another thread. The pool waits for the rest.
@@ -40,8 +106,6 @@ struct Graph::State {
     if (executable != nullptr) static_cast<void>(cudaGraphExecDestroy(executable));
     if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
   }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
 
   MemoryPool pool;
   Stream stream;   ///< that the work was captured in
@@ -55,7 +119,7 @@ struct Graph::State {
 namespace {
 
 /// Ends the capture of a stream whatever happens.
-class Capture {
+class Capture : mezzo::detail::NoCopy {
  public:
   explicit Capture(const Stream& stream) : stream_(stream) {
     check(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
@@ -67,8 +131,6 @@ class Capture {
     if (broken != nullptr) static_cast<void>(cudaGraphDestroy(broken));
     static_cast<void>(cudaGetLastError());
   }
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
 
   [[nodiscard]] cudaGraph_t end() {
     ended_ = true;

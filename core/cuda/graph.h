@@ -10,7 +10,7 @@ namespace mezzo::cuda {
 
 /// A CUDA graph captured on one device. What it reads and writes has the addresses it had during capture:
 /// inputs change by writing into the same tensors.
-class Graph {
+class Graph : mezzo::detail::NoCopy {
  public:
   /// Runs `work` with its kernels captured instead of run, on a stream of its own, with memory from a pool
   /// that lives as long as the graph. Throws what `work` throws, StateError for work that cannot be captured
@@ -19,8 +19,6 @@ class Graph {
   Graph(Device device, const std::function<void()>& work);
   /// Waits for replays under way.
   ~Graph();
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
 
   /// Launches the graph in the current stream of the device. Host state that it relies on is restored first,
   /// and the versions of all tensors it writes or allocates are bumped (core/replay/recording.h). Random

@@ -1,10 +1,14 @@
 // Before and after every kernel launch: the device, the counter, the note for error messages, and the wait
-// for the kernel if MEZZO_CUDA_SYNC or a program asks for it.
+// for the kernel if MEZZO_CUDA_SYNC or a program asks for it; and how many blocks are at work at a time.
 #include "mezzo/core/cuda/launch.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <tuple>
 
 #include "mezzo/core/cuda/memory_pool.h"
 
@@ -22,6 +26,29 @@ bool asked_by_environment() noexcept {
 std::atomic<bool>& synchronous() noexcept {
   static std::atomic<bool> on{asked_by_environment()};
   return on;
+}
+
+/// CUDA's answers. A look into them is a fraction of what the launch costs that follows.
+struct OccupancyTable {
+  std::mutex mutex;
+  std::map<std::tuple<int, const void*, unsigned, std::size_t>, unsigned> blocks;
+};
+/// Never destroyed: static objects may start kernels at the end of the program.
+OccupancyTable& occupancy_table() {
+  static auto* const table = new OccupancyTable;
+  return *table;
+}
+
+unsigned ask_for_blocks(const void* kernel, unsigned threads, std::size_t shared_bytes, int index) {
+  const DeviceGuard guard(index);
+  const RelaxedCapture relaxed;  // the question may load the kernel's module
+  int of_multiprocessor = 0, multiprocessors = 0;
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, kernel, static_cast<int>(threads),
+                                                      shared_bytes),
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, index),
+        "cudaDeviceGetAttribute");
+  return static_cast<unsigned>(std::max(1, of_multiprocessor * multiprocessors));
 }
 
 }  // namespace
@@ -51,6 +78,14 @@ void after_launch(const Stream& stream) {
   note_launch();
   if (synchronous_launches() && !stream.is_capturing())
     check(cudaStreamSynchronize(native(stream)), "its kernel");
+}
+
+unsigned resident_blocks(const void* kernel, unsigned threads, std::size_t shared_bytes, int index) {
+  OccupancyTable& table = occupancy_table();
+  const std::scoped_lock lock(table.mutex);
+  unsigned& blocks = table.blocks[{index, kernel, threads, shared_bytes}];
+  if (blocks == 0) blocks = ask_for_blocks(kernel, threads, shared_bytes, index);
+  return blocks;
 }
 
 }  // namespace mezzo::cuda

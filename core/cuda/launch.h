@@ -25,6 +25,12 @@ void set_synchronous_launches(bool on) noexcept;
 /// After each launch: counts and remembers it, and waits for it when asked to. Throws DeviceError.
 void after_launch(const Stream& stream);
 
+/// Blocks of `kernel`, of `threads` threads and with `shared_bytes` of dynamic shared memory, that run on
+/// device `index` at a time; at least 1. CUDA is asked once for each combination. For grids whose number of
+/// blocks changes no result: another device has another answer. Throws DeviceError.
+[[nodiscard]] unsigned resident_blocks(const void* kernel, unsigned threads, std::size_t shared_bytes,
+                                       int index);
+
 /// The scope of a launch: the stream's device is the current one, and errors name the op. Here and not in
 /// `launch`, which is compiled for every kernel.
 class LaunchScope {

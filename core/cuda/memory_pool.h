@@ -15,15 +15,13 @@ namespace mezzo::cuda {
 
 /// A private pool of device memory, and constants in pinned host memory. Keep it exactly as long as the
 /// graphs captured with it. Neither copied nor moved: blocks refer to it.
-class MemoryPool {
+class MemoryPool : mezzo::detail::NoCopy {
  public:
   /// Throws DeviceError when the device is not there.
   explicit MemoryPool(Device device = Device::cuda(0));
   /// Waits for the device, then returns the memory to it; during another capture, at that capture's end.
   /// Tensors that still hold some of the memory stay valid.
   ~MemoryPool();
-  MemoryPool(const MemoryPool&) = delete;
-  MemoryPool& operator=(const MemoryPool&) = delete;
 
   [[nodiscard]] Device device() const noexcept { return device_; }
   /// A copy of `bytes` bytes in pinned host memory that lives as long as the pool: where a captured copy from
@@ -43,12 +41,10 @@ class MemoryPool {
 /// is taken to be going on: no event is asked and nothing goes back to the device. Memory from elsewhere that
 /// this thread frees once work is captured stays with the pool, as a replay may use it. To be made before
 /// cudaStreamBeginCapture and to end after cudaStreamEndCapture of the device's current stream.
-class MemoryPoolScope {
+class MemoryPoolScope : mezzo::detail::NoCopy {
  public:
   explicit MemoryPoolScope(MemoryPool& pool);
   ~MemoryPoolScope();
-  MemoryPoolScope(const MemoryPoolScope&) = delete;
-  MemoryPoolScope& operator=(const MemoryPoolScope&) = delete;
 
  private:
   friend MemoryPool* active_pool(int index) noexcept;
@@ -62,12 +58,10 @@ class MemoryPoolScope {
 /// While it lives, this thread allocates as if there were no MemoryPoolScope: memory that something outside
 /// of the graph writes before each replay. Memory of the pool will not do, as other work of the graph may
 /// have used the same block earlier in the step.
-class OrdinaryMemoryScope {
+class OrdinaryMemoryScope : mezzo::detail::NoCopy {
  public:
   OrdinaryMemoryScope() noexcept;
   ~OrdinaryMemoryScope();
-  OrdinaryMemoryScope(const OrdinaryMemoryScope&) = delete;
-  OrdinaryMemoryScope& operator=(const OrdinaryMemoryScope&) = delete;
 
  private:
   MemoryPoolScope* previous_;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <tuple>
 
 #include "mezzo/core/cuda/caching_allocator.h"
 #include "mezzo/core/cuda/device.h"

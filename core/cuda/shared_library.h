@@ -18,11 +18,15 @@ class SharedLibrary {
                 std::string_view how_to_get);
   /// The address of a function. Throws DeviceError when the library has none of this name.
   [[nodiscard]] void* symbol(const char* name) const;
-  /// symbol() as a pointer of the function's type: `library.function<decltype(&cublasLtCreate)>("...")`.
-  template <class Function>
-  [[nodiscard]] Function function(const char* name) const {
-    return reinterpret_cast<Function>(symbol(name));
-  }
+  /// symbol() as a pointer of the function's type: `decltype(&cublasLtCreate) create = library["..."]`.
+  struct Function {
+    void* address;
+    template <class F>
+    operator F*() const noexcept {
+      return reinterpret_cast<F*>(address);
+    }
+  };
+  [[nodiscard]] Function operator[](const char* name) const { return {symbol(name)}; }
 
  private:
   std::string name_;

@@ -11,12 +11,10 @@
 namespace mezzo::cuda {
 
 /// A buffer that the device can read and write by itself, made at first use. Freed with the object.
-class PinnedBuffer {
+class PinnedBuffer : mezzo::detail::NoCopy {
  public:
   explicit PinnedBuffer(std::size_t bytes) : size_(bytes) {}
   ~PinnedBuffer();
-  PinnedBuffer(const PinnedBuffer&) = delete;
-  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
   /// Its memory. Throws OutOfMemoryError.
   [[nodiscard]] std::byte* data();
   [[nodiscard]] std::size_t size() const noexcept { return size_; }

@@ -2,19 +2,17 @@
 // forbids.
 #include "mezzo/core/cuda/stream.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <string>
-#include <utility>
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda/allocator_events.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
-#include "mezzo/core/cuda/fork.h"
 #include "mezzo/core/cuda/tickets.h"
 #include "mezzo/core/current_op.h"
 #include "mezzo/core/error.h"
@@ -28,6 +26,11 @@ namespace {
 
 // CUDA takes the smallest number as the most urgent and clamps what is beyond its range.
 constexpr int kMostUrgent = -100;
+
+// Whether this process is a child that was forked after the library was loaded, without an exec since. CUDA
+// cannot be used in it when the parent has used it: the driver's state is the parent's.
+std::atomic<bool> forked{false};
+[[maybe_unused]] const int fork_noted = pthread_atfork(nullptr, nullptr, [] { forked = true; });
 
 std::atomic<std::uint64_t> streams_made{0};
 constinit thread_local mezzo::detail::ScopeList<const Stream*> current_streams;
@@ -121,7 +124,7 @@ const Stream& default_stream(int index) {
 }
 
 const Stream& current_stream(int index) {
-  if (mezzo::detail::in_forked_child()) refuse_driver_of_parent();
+  if (forked.load(std::memory_order_relaxed)) refuse_driver_of_parent();
   const auto* scope = current_streams.newest();
   while (scope != nullptr && scope->value->device().index != index) scope = scope->older;
   if (scope != nullptr) return *scope->value;

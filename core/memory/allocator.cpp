@@ -19,7 +19,6 @@
 #include <new>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
@@ -273,13 +272,11 @@ void call(void (*handler)()) {
 // Small blocks of CPU memory, per thread: an op on a few numbers must not wait for a lock and a search. One
 // list per multiple of 64 bytes. Blocks beyond a list's limit, and those of a thread that ends, go to the
 // common cache.
-class SmallBlocks {
+class SmallBlocks : detail::NoCopy {
  public:
   static constexpr std::size_t kLargest = 4096;
 
   SmallBlocks() noexcept { of_thread = this; }
-  SmallBlocks(const SmallBlocks&) = delete;
-  SmallBlocks& operator=(const SmallBlocks&) = delete;
   ~SmallBlocks() {
     flush();
     of_thread = nullptr;

@@ -1,7 +1,6 @@
 // Classes are multiples of 64 bytes up to 512, and from there eight to each power of two.
 #include "mezzo/core/memory/block_cache.h"
 
-#include <algorithm>
 #include <bit>
 
 namespace mezzo::detail {

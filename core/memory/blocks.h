@@ -6,7 +6,6 @@
 
 #include <cstddef>
 #include <deque>
-#include <memory>
 #include <set>
 #include <vector>
 

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo::detail {
 
 /// The calling thread's object in a slot, or nullptr.
@@ -20,11 +22,9 @@ void keep_thread_object(std::size_t slot, void* object, void (*destroy)(void*) n
 /// For variables of static storage duration: `static constinit PerThread<Scratch> scratch;`. Code that asks
 /// for its object while the thread's objects are destroyed gets a new object, which stays.
 template <class T>
-class PerThread {
+class PerThread : NoCopy {
  public:
   constexpr PerThread() noexcept = default;
-  PerThread(const PerThread&) = delete;
-  PerThread& operator=(const PerThread&) = delete;
 
   /// The thread's object if it has one: makes none, so it cannot fail.
   [[nodiscard]] T* find() const noexcept {

@@ -38,13 +38,11 @@ constinit thread_local bool closed = false;
 
 // A thread that ends gives its cells back to the system. Objects destroyed after that (other thread-locals,
 // statics) go to the system directly.
-struct FreeLists {
+struct FreeLists : detail::NoCopy {
   std::array<FreeCell*, kClasses> head{};
   std::array<std::uint32_t, kClasses> count{};
 
   FreeLists() noexcept { lists = this; }
-  FreeLists(const FreeLists&) = delete;
-  FreeLists& operator=(const FreeLists&) = delete;
   ~FreeLists() {
     lists = nullptr;
     closed = true;

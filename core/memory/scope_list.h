@@ -32,11 +32,9 @@ struct OpenScope final : Scope<T>, pool::Pooled {
 /// The scopes of one kind of one thread, newest first. To be thread_local or a PerThread, and one for each
 /// type T.
 template <class T>
-class ScopeList {
+class ScopeList : NoCopy {
  public:
   constexpr ScopeList() noexcept = default;
-  ScopeList(const ScopeList&) = delete;
-  ScopeList& operator=(const ScopeList&) = delete;
 
   /// The scope that counts; nullptr: none is open.
   [[nodiscard]] Scope<T>* newest() noexcept {

@@ -8,6 +8,8 @@
 #include <cfenv>
 #endif
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo::detail {
 
 #if defined(__SSE__)
@@ -65,7 +67,7 @@ class FloatEnvironment {
 #endif
 
 /// The caller's environment on another thread, which has its own again afterwards.
-class WithFloatEnvironment {
+class WithFloatEnvironment : NoCopy {
  public:
   explicit WithFloatEnvironment(FloatEnvironment environment) noexcept
       : before_(FloatEnvironment::current()), changed_(!(before_ == environment)) {
@@ -74,8 +76,6 @@ class WithFloatEnvironment {
   ~WithFloatEnvironment() {
     if (changed_) before_.set();
   }
-  WithFloatEnvironment(const WithFloatEnvironment&) = delete;
-  WithFloatEnvironment& operator=(const WithFloatEnvironment&) = delete;
 
  private:
   FloatEnvironment before_;

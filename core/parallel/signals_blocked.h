@@ -5,11 +5,13 @@
 
 #include <csignal>
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo::detail {
 
 /// Threads that begin while it lives get none of the host's signals, which are for the host's threads. Faults
 /// of their own stay theirs.
-class SignalsBlocked {
+class SignalsBlocked : NoCopy {
  public:
   SignalsBlocked() noexcept {
     sigset_t all;
@@ -18,8 +20,6 @@ class SignalsBlocked {
     pthread_sigmask(SIG_SETMASK, &all, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
 
  private:
   sigset_t before_;

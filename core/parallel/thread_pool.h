@@ -4,9 +4,12 @@
 
 #include <cstdint>
 
-#include "mezzo/core/parallel/chunk.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo::detail {
+
+/// The body of a loop, called once per chunk.
+using ChunkFunction = void (*)(void* context, std::int64_t chunk);
 
 /// True on a thread that is running a chunk of run_chunks: what the chunk calls runs on that thread alone.
 [[nodiscard]] bool in_parallel() noexcept;
@@ -20,5 +23,16 @@ namespace mezzo::detail {
 /// fork(), where the threads of the parent are not, new threads start. An exception is thrown again in the
 /// caller when all chunks that were begun have ended; of several, the exception of the lowest chunk.
 void run_chunks(std::int64_t chunks, int threads, ChunkFunction function, void* context);
+
+/// Loops of the calling thread run on it alone while it lives: for threads that work beside a program's own.
+/// For local variables.
+class AloneScope : NoCopy {
+ public:
+  AloneScope() noexcept;
+  ~AloneScope();
+
+ private:
+  bool before_;
+};
 
 }  // namespace mezzo::detail

@@ -1,5 +1,5 @@
 // Random draws on a thread whose work is captured into a CUDA graph, or may have to be repeated: a recorder
-// receives them in place of the generator (core/cuda/graph_draws.h, autograd/region.h).
+// receives them in place of the generator (core/cuda/graph.cpp, autograd/region.h).
 #pragma once
 
 #include <cstdint>
@@ -41,12 +41,10 @@ class DrawRecorder {
 };
 
 /// Sends this thread's draws from all sequences made before it to `recorder` while it lives.
-class DrawRecorderScope {
+class DrawRecorderScope : NoCopy {
  public:
   explicit DrawRecorderScope(DrawRecorder& recorder);
   ~DrawRecorderScope();
-  DrawRecorderScope(const DrawRecorderScope&) = delete;
-  DrawRecorderScope& operator=(const DrawRecorderScope&) = delete;
 
   /// The recorder that receives this thread's draws from `sequence`, or nullptr.
   [[nodiscard]] static DrawRecorder* recorder_of(const Sequence& sequence) noexcept;

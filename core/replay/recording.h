@@ -28,12 +28,10 @@ class ReplayedState : public RefCounted {
 };
 
 /// What the host keeps of one captured graph, as long as the graph lives.
-class Recording {
+class Recording : NoCopy {
  public:
   explicit Recording(Device device);
   virtual ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
 
   /// The Recording of the graph that this thread is capturing on `device`; nullptr: none.
   [[nodiscard]] static Recording* of(Device device) noexcept;
@@ -80,12 +78,10 @@ class Recording {
 };
 
 /// While it lives, this thread's work on the Recording's device belongs to the Recording.
-class RecordingScope {
+class RecordingScope : NoCopy {
  public:
   explicit RecordingScope(Recording& recording);
   ~RecordingScope();
-  RecordingScope(const RecordingScope&) = delete;
-  RecordingScope& operator=(const RecordingScope&) = delete;
 
  private:
   Scope<Recording*> scope_;

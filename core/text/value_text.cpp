@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mezzo/core/parallel/float_environment.h"
+#include "mezzo/core/text/utf8.h"
 #include "mezzo/core/value.h"
 
 namespace mezzo {
@@ -16,19 +17,8 @@ bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC
 
 /// Length of the UTF-8 sequence that `text` (not empty) begins with, or 0 when it begins with none.
 std::size_t sequence_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return 0;  // continuation bytes, overlong pairs, above U+10FFFF
-  const std::size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  if (text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if (!is_continuation(text[i])) return 0;
-  }
-  const auto second = static_cast<unsigned char>(text[1]);
-  const bool overlong = (lead == 0xE0 && second < 0xA0) || (lead == 0xF0 && second < 0x90);
-  const bool surrogate = lead == 0xED && second > 0x9F;
-  const bool too_large = lead == 0xF4 && second > 0x8F;
-  return overlong || surrogate || too_large ? 0 : length;
+  const detail::Utf8Character first = detail::utf8_at(text, 0);
+  return first.code == detail::kNoCharacter ? 0 : first.length;
 }
 
 void append_control(std::string& out, char c) {

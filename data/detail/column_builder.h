@@ -9,11 +9,12 @@
 #include <string_view>
 #include <vector>
 
-#include "mezzo/data/detail/csv_number.h"
 #include "mezzo/data/detail/csv_scanner.h"
 #include "mezzo/data/table.h"
 
 namespace mezzo::data::detail {
+
+struct CsvNumber;
 
 /// The texts that stand for a missing value.
 class MissingValues {

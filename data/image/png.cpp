@@ -3,11 +3,11 @@
 #include "mezzo/data/image/png.h"
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/scope.h"
 
 #if MEZZO_HAVE_PNG
 #include <png.h>
 
-#include <algorithm>
 #include <array>
 #include <csetjmp>
 #include <cstring>
@@ -57,11 +57,9 @@ void take_png_bytes(png_structp png, png_bytep from, png_size_t count) {
 void flush_png(png_structp /*png*/) {}
 
 /// Base of reading and writing.
-class PngStruct {
+class PngStruct : mezzo::detail::NoCopy {
  public:
   PngStruct() = default;
-  PngStruct(const PngStruct&) = delete;
-  PngStruct& operator=(const PngStruct&) = delete;
   [[nodiscard]] std::string message() const {
     return info_ == nullptr ? "no memory for libpng" : std::string(io_.message.data());
   }

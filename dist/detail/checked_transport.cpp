@@ -58,36 +58,27 @@ void CheckedTransport::check(CollectiveCall call) {
 }
 
 void CheckedTransport::broadcast(void* data, std::size_t bytes, int root) {
-  check({.name = "broadcast",
-         .count = static_cast<std::int64_t>(bytes),
-         .unit = "bytes",
-         .op = "root " + std::to_string(root)});
+  check(call_of("broadcast", bytes, "root " + std::to_string(root)));
   inner_->broadcast(data, bytes, root);
 }
 
 void CheckedTransport::all_reduce(void* data, std::int64_t count, DType dtype, ReduceOp op) {
-  check({.name = "all_reduce",
-         .count = count,
-         .unit = mezzo::to_string(dtype),
-         .op = std::string(to_string(op))});
+  check(call_of("all_reduce", count, dtype, op));
   inner_->all_reduce(data, count, dtype, op);
 }
 
 void CheckedTransport::reduce_scatter(void* whole, void* part, std::int64_t count, DType dtype, ReduceOp op) {
-  check({.name = "reduce_scatter",
-         .count = count,
-         .unit = mezzo::to_string(dtype),
-         .op = std::string(to_string(op))});
+  check(call_of("reduce_scatter", count, dtype, op));
   inner_->reduce_scatter(whole, part, count, dtype, op);
 }
 
 void CheckedTransport::all_gather(const void* part, void* whole, std::size_t bytes) {
-  check({.name = "all_gather", .count = static_cast<std::int64_t>(bytes), .unit = "bytes"});
+  check(call_of("all_gather", bytes));
   inner_->all_gather(part, whole, bytes);
 }
 
 void CheckedTransport::all_to_all(const void* from, void* to, std::size_t bytes) {
-  check({.name = "all_to_all", .count = static_cast<std::int64_t>(bytes), .unit = "bytes"});
+  check(call_of("all_to_all", bytes));
   inner_->all_to_all(from, to, bytes);
 }
 

@@ -2,7 +2,6 @@
 #include "mezzo/dist/detail/group_state.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "mezzo/core/error.h"

@@ -2,10 +2,7 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <mutex>
-#include <string>
-#include <string_view>
 
 #include "mezzo/core/function.h"
 #include "mezzo/core/tensor.h"

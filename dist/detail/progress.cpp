@@ -3,6 +3,14 @@
 
 namespace mezzo::dist {
 
+CollectiveCall call_of(const char* name, std::size_t bytes, std::string op) {
+  return {.name = name, .count = static_cast<std::int64_t>(bytes), .unit = "bytes", .op = std::move(op)};
+}
+
+CollectiveCall call_of(const char* name, std::int64_t count, DType dtype, ReduceOp op) {
+  return {.name = name, .count = count, .unit = mezzo::to_string(dtype), .op = std::string(to_string(op))};
+}
+
 std::string to_string(const CollectiveCall& call) {
   std::string text = std::string(call.name) + " " + std::to_string(call.number);
   std::string details;

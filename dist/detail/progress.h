@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "mezzo/dist/transport.h"
+
 namespace mezzo::dist {
 
 /// A collective: what a message says of it.
@@ -16,6 +18,10 @@ struct CollectiveCall {
   std::string unit = {};     ///< "f32", "bytes", or nothing
   std::string op = {};       ///< "sum", "root 2", or nothing
 };
+
+/// Of the calls of a transport: of bytes, and of elements that are reduced.
+[[nodiscard]] CollectiveCall call_of(const char* name, std::size_t bytes, std::string op = {});
+[[nodiscard]] CollectiveCall call_of(const char* name, std::int64_t count, DType dtype, ReduceOp op);
 
 /// "all_reduce 17 (1024 f32, sum)".
 [[nodiscard]] std::string to_string(const CollectiveCall& call);

@@ -2,7 +2,6 @@
 #include "mezzo/dist/detail/reducer.h"
 
 #include <mutex>
-#include <sstream>
 #include <utility>
 
 #include "mezzo/autograd/grad_mode.h"

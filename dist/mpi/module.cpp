@@ -6,7 +6,6 @@
 
 #include <climits>
 #include <cstdio>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <vector>

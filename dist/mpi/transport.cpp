@@ -87,10 +87,7 @@ void MpiTransport::run_call(CollectiveCall call, F body) {
 }
 
 void MpiTransport::broadcast(void* data, std::size_t bytes, int root) {
-  const CollectiveCall call{.name = "broadcast",
-                            .count = static_cast<std::int64_t>(bytes),
-                            .unit = "bytes",
-                            .op = "root " + std::to_string(root)};
+  const CollectiveCall call = call_of("broadcast", bytes, "root " + std::to_string(root));
   run_call(call, [&] {
     run([&](MezzoMpiRequest** request) {
       return world_.functions().broadcast(group_, data, bytes, root, request);
@@ -99,10 +96,7 @@ void MpiTransport::broadcast(void* data, std::size_t bytes, int root) {
 }
 
 void MpiTransport::all_reduce(void* data, std::int64_t count, DType dtype, ReduceOp op) {
-  const CollectiveCall call{.name = "all_reduce",
-                            .count = count,
-                            .unit = mezzo::to_string(dtype),
-                            .op = std::string(to_string(op))};
+  const CollectiveCall call = call_of("all_reduce", count, dtype, op);
   const int type = type_of(dtype), mpi_op = op_of(op);
   const std::int64_t most = std::min<std::int64_t>(most_elements, kPieceBytes / size_of(dtype));
   run_call(call, [&] {
@@ -116,10 +110,7 @@ void MpiTransport::all_reduce(void* data, std::int64_t count, DType dtype, Reduc
 }
 
 void MpiTransport::reduce_scatter(void* whole, void* part, std::int64_t count, DType dtype, ReduceOp op) {
-  const CollectiveCall call{.name = "reduce_scatter",
-                            .count = count,
-                            .unit = mezzo::to_string(dtype),
-                            .op = std::string(to_string(op))};
+  const CollectiveCall call = call_of("reduce_scatter", count, dtype, op);
   const int type = type_of(dtype), mpi_op = op_of(op);
   auto* const parts = static_cast<std::byte*>(whole);
   const auto bytes = static_cast<std::size_t>(count * size_of(dtype));
@@ -155,7 +146,7 @@ void MpiTransport::reduce_to_each(std::byte* whole, std::byte* part, std::int64_
 }
 
 void MpiTransport::all_gather(const void* part, void* whole, std::size_t bytes) {
-  const CollectiveCall call{.name = "all_gather", .count = static_cast<std::int64_t>(bytes), .unit = "bytes"};
+  const CollectiveCall call = call_of("all_gather", bytes);
   const void* const place = static_cast<std::byte*>(whole) + static_cast<std::size_t>(rank()) * bytes;
   run_call(call, [&] {
     run([&](MezzoMpiRequest** request) {
@@ -165,7 +156,7 @@ void MpiTransport::all_gather(const void* part, void* whole, std::size_t bytes) 
 }
 
 void MpiTransport::all_to_all(const void* from, void* to, std::size_t bytes) {
-  const CollectiveCall call{.name = "all_to_all", .count = static_cast<std::int64_t>(bytes), .unit = "bytes"};
+  const CollectiveCall call = call_of("all_to_all", bytes);
   run_call(call, [&] {
     run([&](MezzoMpiRequest** request) {
       return world_.functions().all_to_all(group_, from, to, bytes, request);

@@ -1,7 +1,6 @@
 // MpiTransport: MPI's collectives on memory of the CPU.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "mezzo/dist/detail/progress.h"

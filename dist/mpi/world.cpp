@@ -3,6 +3,10 @@
 
 #include <sched.h>
 #include <unistd.h>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <string>
 
 #include <algorithm>
 #include <condition_variable>
@@ -17,6 +21,42 @@ namespace mezzo::dist {
 namespace {
 
 using std::chrono::milliseconds;
+
+PeerProcess this_process() {
+  PeerProcess process;
+  process.id = getpid();
+  // Containers of one machine number their processes apart.
+  std::string machine;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> machine;
+  char space[64] = {};
+  if (readlink("/proc/self/ns/pid", space, sizeof space - 1) > 0) machine += space;
+  std::memcpy(process.machine, machine.data(), std::min(machine.size(), sizeof process.machine - 1));
+  return process;
+}
+
+bool is_here(const PeerProcess& process) {
+  static const PeerProcess mine = this_process();
+  return mine.machine[0] != '\0' && std::strcmp(mine.machine, process.machine) == 0;
+}
+
+/// Whether a process of this machine has ended; quick.
+bool is_gone(const PeerProcess& process) {
+  return is_here(process) && kill(process.id, 0) != 0 && errno == ESRCH;
+}
+
+enum class ProcessState { unknown, runs, stopped, gone };
+/// Of a process of this machine, read from /proc; unknown for others.
+ProcessState state_of(const PeerProcess& process) {
+  if (!is_here(process)) return ProcessState::unknown;
+  std::ifstream file("/proc/" + std::to_string(process.id) + "/stat");
+  std::string line;
+  if (!file || !std::getline(file, line)) return ProcessState::gone;
+  // "4711 (name) S ...", where a name may hold anything.
+  const std::size_t behind_name = line.rfind(") ");
+  const char state = behind_name == std::string::npos ? 'S' : line[behind_name + 2];
+  if (state == 'Z' || state == 'X') return ProcessState::gone;
+  return state == 'T' || state == 't' ? ProcessState::stopped : ProcessState::runs;
+}
 
 enum Kind : int { kWhereAreYou, kHere, kEnding };
 
@@ -91,12 +131,10 @@ const char* silence_of(ProcessState state) {
 
 /// Ends the process with a line when the watched call takes longer than `limit`: calls of MPI that wait for
 /// other processes, and have no limit of their own.
-class Watchdog {
+class Watchdog : mezzo::detail::NoCopy {
  public:
   Watchdog(milliseconds limit, std::string line)
       : thread_([this, limit, line = std::move(line)] { watch(limit, line); }) {}
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog() {
     {
       const std::scoped_lock lock(mutex_);

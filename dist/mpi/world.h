@@ -12,9 +12,14 @@
 
 #include "mezzo/dist/detail/job_queue.h"
 #include "mezzo/dist/mpi/functions.h"
-#include "mezzo/dist/mpi/peer_process.h"
 
 namespace mezzo::dist {
+
+/// A process, as other ranks are told of it. Plain bytes, which travel.
+struct PeerProcess {
+  char machine[128] = {};  ///< equal for processes that see each other
+  int id = 0;
+};
 
 /// There is one in a process, which is never destroyed. Unless said otherwise members are called on the
 /// thread of its queue.

@@ -46,14 +46,12 @@ ncclRedOp_t op_of(ReduceOp op) {
 }
 
 /// A group of calls; ends with the scope, also by an exception.
-class GroupCall {
+class GroupCall : mezzo::detail::NoCopy {
  public:
   GroupCall() { check_nccl(nccl().group_start(), "ncclGroupStart"); }
   ~GroupCall() {
     if (is_open_) static_cast<void>(nccl().group_end());
   }
-  GroupCall(const GroupCall&) = delete;
-  GroupCall& operator=(const GroupCall&) = delete;
   void end(ncclComm_t comm) {
     is_open_ = false;
     check_nccl(nccl().group_end(), "ncclGroupEnd", comm);

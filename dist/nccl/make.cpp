@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <utility>
 #include <vector>
 
 #include "mezzo/core/cuda/check.h"

@@ -15,29 +15,22 @@ namespace mezzo::dist {
 /// The functions in use, under their own names without the prefix.
 struct Nccl {
   cuda::SharedLibrary library = open_nccl();
-  decltype(&ncclGetErrorString) error_string = find<decltype(&ncclGetErrorString)>("ncclGetErrorString");
-  decltype(&ncclGetLastError) last_error = find<decltype(&ncclGetLastError)>("ncclGetLastError");
-  decltype(&ncclGetUniqueId) unique_id = find<decltype(&ncclGetUniqueId)>("ncclGetUniqueId");
-  decltype(&ncclCommInitRank) init_rank = find<decltype(&ncclCommInitRank)>("ncclCommInitRank");
-  decltype(&ncclCommSplit) split = find<decltype(&ncclCommSplit)>("ncclCommSplit");
-  decltype(&ncclCommDestroy) destroy = find<decltype(&ncclCommDestroy)>("ncclCommDestroy");
-  decltype(&ncclCommAbort) abort = find<decltype(&ncclCommAbort)>("ncclCommAbort");
-  decltype(&ncclCommGetAsyncError) async_error =
-      find<decltype(&ncclCommGetAsyncError)>("ncclCommGetAsyncError");
-  decltype(&ncclAllReduce) all_reduce = find<decltype(&ncclAllReduce)>("ncclAllReduce");
-  decltype(&ncclReduceScatter) reduce_scatter = find<decltype(&ncclReduceScatter)>("ncclReduceScatter");
-  decltype(&ncclAllGather) all_gather = find<decltype(&ncclAllGather)>("ncclAllGather");
-  decltype(&ncclBroadcast) broadcast = find<decltype(&ncclBroadcast)>("ncclBroadcast");
-  decltype(&ncclSend) send = find<decltype(&ncclSend)>("ncclSend");
-  decltype(&ncclRecv) receive = find<decltype(&ncclRecv)>("ncclRecv");
-  decltype(&ncclGroupStart) group_start = find<decltype(&ncclGroupStart)>("ncclGroupStart");
-  decltype(&ncclGroupEnd) group_end = find<decltype(&ncclGroupEnd)>("ncclGroupEnd");
-
- private:
-  template <class Function>
-  [[nodiscard]] Function find(const char* name) const {
-    return library.function<Function>(name);
-  }
+  decltype(&ncclGetErrorString) error_string = library["ncclGetErrorString"];
+  decltype(&ncclGetLastError) last_error = library["ncclGetLastError"];
+  decltype(&ncclGetUniqueId) unique_id = library["ncclGetUniqueId"];
+  decltype(&ncclCommInitRank) init_rank = library["ncclCommInitRank"];
+  decltype(&ncclCommSplit) split = library["ncclCommSplit"];
+  decltype(&ncclCommDestroy) destroy = library["ncclCommDestroy"];
+  decltype(&ncclCommAbort) abort = library["ncclCommAbort"];
+  decltype(&ncclCommGetAsyncError) async_error = library["ncclCommGetAsyncError"];
+  decltype(&ncclAllReduce) all_reduce = library["ncclAllReduce"];
+  decltype(&ncclReduceScatter) reduce_scatter = library["ncclReduceScatter"];
+  decltype(&ncclAllGather) all_gather = library["ncclAllGather"];
+  decltype(&ncclBroadcast) broadcast = library["ncclBroadcast"];
+  decltype(&ncclSend) send = library["ncclSend"];
+  decltype(&ncclRecv) receive = library["ncclRecv"];
+  decltype(&ncclGroupStart) group_start = library["ncclGroupStart"];
+  decltype(&ncclGroupEnd) group_end = library["ncclGroupEnd"];
 };
 
 /// The table; opens the library at the first call. Throws DeviceError when it is not there.

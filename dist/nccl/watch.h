@@ -33,12 +33,10 @@ class Watch {
   [[nodiscard]] static Watch& of_process();
 
   /// A call that has begun on this thread, and may wait on the host, while it lives.
-  class Call {
+  class Call : mezzo::detail::NoCopy {
    public:
     Call(const WatchedGroup& group, std::string what);
     ~Call();
-    Call(const Call&) = delete;
-    Call& operator=(const Call&) = delete;
 
    private:
     friend class Watch;

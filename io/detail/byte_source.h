@@ -7,16 +7,15 @@
 #include <span>
 #include <string>
 
+#include "mezzo/core/scope.h"
 #include "mezzo/io/detail/file.h"
 
 namespace mezzo::io::detail {
 
 /// Every error is an IoError whose op is `op()`.
-class ByteSource {
+class ByteSource : mezzo::detail::NoCopy {
  public:
   explicit ByteSource(std::string op) : op_(std::move(op)) {}
-  ByteSource(const ByteSource&) = delete;
-  ByteSource& operator=(const ByteSource&) = delete;
   virtual ~ByteSource() = default;
 
   /// "<op> '<path>'".

@@ -11,12 +11,12 @@ namespace {
 
 using CrcTable = std::array<std::uint32_t, 256>;
 
-constexpr std::array<CrcTable, 8> make_crc_tables() {
-  constexpr std::uint32_t kPolynomial = 0xEDB88320U;  // bits reversed
+/// Of a polynomial with its bits reversed.
+constexpr std::array<CrcTable, 8> make_crc_tables(std::uint32_t polynomial) {
   std::array<CrcTable, 8> tables{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
     std::uint32_t crc = byte;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1U) ^ ((crc & 1U) != 0 ? kPolynomial : 0U);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1U) ^ ((crc & 1U) != 0 ? polynomial : 0U);
     tables[0][byte] = crc;
   }
   for (std::size_t k = 1; k < tables.size(); ++k) {
@@ -28,11 +28,9 @@ constexpr std::array<CrcTable, 8> make_crc_tables() {
   return tables;
 }
 
-constexpr std::array<CrcTable, 8> kCrcTables = make_crc_tables();
-
-}  // namespace
-
-std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
+template <std::uint32_t kPolynomial>
+std::uint32_t crc_of(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
+  static constexpr std::array<CrcTable, 8> kTables = make_crc_tables(kPolynomial);
   static_assert(std::endian::native == std::endian::little);
   std::uint32_t crc = ~before;
   for (; bytes.size() >= 8; bytes = bytes.subspan(8)) {
@@ -40,11 +38,18 @@ std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before) noex
     std::memcpy(&word, bytes.data(), sizeof(word));
     word ^= crc;
     crc = 0;
-    for (std::size_t i = 0; i < 8; ++i) crc ^= kCrcTables[7 - i][(word >> (8 * i)) & 0xFFU];
+    for (std::size_t i = 0; i < 8; ++i) crc ^= kTables[7 - i][(word >> (8 * i)) & 0xFFU];
   }
   for (const std::byte byte : bytes)
-    crc = (crc >> 8U) ^ kCrcTables[0][(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xFFU];
+    crc = (crc >> 8U) ^ kTables[0][(crc ^ std::to_integer<std::uint32_t>(byte)) & 0xFFU];
   return ~crc;
 }
+
+}  // namespace
+
+std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
+  return crc_of<0xEDB88320U>(bytes, before);
+}
+std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept { return crc_of<0x82F63B78U>(bytes, 0); }
 
 }  // namespace mezzo::io::detail

@@ -1,4 +1,5 @@
-// CRC-32 as zip, gzip and PNG have it. Our own, so that zip files whose entries are stored need no zlib.
+// CRC-32 as zip, gzip and PNG have it, and CRC-32C. Our own, so that zip files whose entries are stored need
+// no zlib.
 #pragma once
 
 #include <cstddef>
@@ -9,5 +10,7 @@ namespace mezzo::io::detail {
 
 /// The checksum of bytes that follow those with the checksum `before`. Source: ISO 3309; zlib's crc32.
 [[nodiscard]] std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
+/// The same of Castagnoli's polynomial, 0x1EDC6F41, reflected. Source: RFC 3720.
+[[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace mezzo::io::detail

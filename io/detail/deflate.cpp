@@ -57,13 +57,11 @@ bool is_gzip(std::span<const std::byte> begin) noexcept {
 
 #ifdef MEZZO_HAVE_ZLIB
 
-struct InflateSource::State {
+struct InflateSource::State : mezzo::detail::NoCopy {
   State(std::unique_ptr<ByteSource> source, DeflateFrame frame_in, std::uint64_t limit_in)
       : packed(std::move(source)), frame(frame_in), limit(limit_in), block(kPackedBlock) {
     if (::inflateInit2(&stream, window_bits(frame)) != Z_OK) throw std::bad_alloc();
   }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
   ~State() { ::inflateEnd(&stream); }
 
   /// False at the end of the packed bytes.
@@ -151,15 +149,13 @@ std::size_t InflateSource::read_some(std::span<std::byte> out) {
   return 0;
 }
 
-struct Deflater::State {
+struct Deflater::State : mezzo::detail::NoCopy {
   State(const std::string& /*op*/, DeflateFrame frame) {
     constexpr int kUsualMemory = 8;
     const int code = ::deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window_bits(frame),
                                     kUsualMemory, Z_DEFAULT_STRATEGY);
     if (code != Z_OK) throw std::bad_alloc();
   }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
   ~State() { ::deflateEnd(&stream); }
 
   /// Gives zlib all of stream.next_in, and takes what it has.

@@ -63,12 +63,10 @@ class UnpackedFile final : public ByteSource {
 };
 
 /// Packs bytes piece by piece, at zlib's usual level.
-class Deflater {
+class Deflater : mezzo::detail::NoCopy {
  public:
   /// Throws: IoError, beginning with `op`, in a build without zlib.
   Deflater(const std::string& op, DeflateFrame frame);
-  Deflater(const Deflater&) = delete;
-  Deflater& operator=(const Deflater&) = delete;
   ~Deflater();
 
   /// Appends to `out` what is packed of all bytes so far.

@@ -11,11 +11,8 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <system_error>
 
 #include "mezzo/core/error.h"

@@ -9,17 +9,17 @@
 #include <string_view>
 #include <vector>
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo::io {
 
 /// A regular file opened for reading. Each error is an IoError whose op is "<op> '<path>'" and whose text
 /// holds the system's reason.
-class InputFile {
+class InputFile : mezzo::detail::NoCopy {
  public:
   /// Throws IoError when `path` cannot be opened or is no regular file (directories, pipes and devices are
   /// refused).
   InputFile(const std::string& path, std::string op);
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
   ~InputFile();
 
   /// Size in bytes when it was opened.
@@ -53,13 +53,11 @@ class InputFile {
 /// `commit` flushes to disk and renames. Readers see the old content or the new one, also when the process or
 /// the machine dies. A symbolic link is followed, and the file it leads to made or replaced; its mode stays.
 /// Files that a killed process left beside it are removed. Throws IoError with the system's reason.
-class AtomicFile {
+class AtomicFile : mezzo::detail::NoCopy {
  public:
   /// Throws IoError when the folder cannot be written, and when `path` exists and is read-only or no regular
   /// file.
   explicit AtomicFile(const std::string& path);
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
 

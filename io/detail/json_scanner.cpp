@@ -3,38 +3,18 @@
 
 #include <charconv>
 #include <cmath>
-#include <limits>
 #include <system_error>
 #include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel/float_environment.h"
+#include "mezzo/core/text/utf8.h"
 
 namespace mezzo::io::detail {
 
 namespace {
 
 bool is_digit(int byte) { return byte >= '0' && byte <= '9'; }
-
-/// `code` (below 0x110000) in UTF-8.
-void append_utf8(std::string& text, unsigned code) {
-  const auto byte = [&text](unsigned value) { text += static_cast<char>(static_cast<unsigned char>(value)); };
-  if (code < 0x80) {
-    byte(code);
-    return;
-  }
-  if (code < 0x800) {
-    byte(0xC0U | (code >> 6U));
-  } else if (code < 0x10000) {
-    byte(0xE0U | (code >> 12U));
-    byte(0x80U | ((code >> 6U) & 0x3FU));
-  } else {
-    byte(0xF0U | (code >> 18U));
-    byte(0x80U | ((code >> 12U) & 0x3FU));
-    byte(0x80U | ((code >> 6U) & 0x3FU));
-  }
-  byte(0x80U | (code & 0x3FU));
-}
 
 /// Whether a number that double cannot hold is too large and not too small: by the place of its first digit
 /// other than 0. `text` is a number of JSON.
@@ -272,7 +252,7 @@ void JsonScanner::read_escape() {
     if (low < 0xDC00 || low >= 0xE000) fail_syntax("the first half of a surrogate pair without the second");
     code = 0x10000 + ((code - 0xD800) << 10U) + (low - 0xDC00);
   }
-  append_utf8(token_, code);
+  mezzo::detail::append_utf8(token_, code);
 }
 
 void JsonScanner::read_digits(std::string_view where) {

@@ -24,8 +24,6 @@ class MappedFile final : public RefCounted {
   MappedFile(const std::string& path, std::string op, Access access = Access::read_only);
   /// The file that is open, whatever its path leads to by now.
   explicit MappedFile(const InputFile& file, Access access = Access::read_only);
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
   ~MappedFile() override;
 
   /// "<op> '<path>'".

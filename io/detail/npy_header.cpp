@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
 #include <vector>
 
 #include "mezzo/core/error.h"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "mezzo/core/scope.h"
 #include "mezzo/kernels/conv/conv.h"
 
 namespace mezzo::kernels::cpu {
@@ -34,11 +35,9 @@ struct ConvPart {
 
 /// How parts of one map and shape are computed. Constant once made: threads share it.
 template <class T>
-class ConvEngine {
+class ConvEngine : mezzo::detail::NoCopy {
  public:
   ConvEngine() = default;
-  ConvEngine(const ConvEngine&) = delete;
-  ConvEngine& operator=(const ConvEngine&) = delete;
   virtual ~ConvEngine() = default;
 
   /// Whether images may be channels-last; else they have to be row-major.
@@ -64,7 +63,7 @@ template <class T>
 }
 
 /// Whether every output channel sees one input channel, and few of them the same: what direct loops do best
-/// (cpu_depthwise.h).
+/// (cpu_columns.cpp).
 [[nodiscard]] inline bool is_depthwise(const ConvShape& shape) {
   constexpr std::int64_t kMostPerChannel = 4;
   return shape.in_channels == shape.groups && shape.out_channels <= kMostPerChannel * shape.groups;

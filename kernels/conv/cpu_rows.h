@@ -2,7 +2,6 @@
 // output place; and back, each element added to where it came from. Bodies for run_isa.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "mezzo/core/host_device.h"

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "mezzo/core/scope.h"
+
 namespace mezzo::kernels::cpu {
 
 /// Variants a kernel is compiled in: the baseline of the target (x86-64: SSE2), x86-64-v3 (AVX2, FMA, F16C)
@@ -35,12 +37,10 @@ namespace detail {
 
 /// For tests only: while it lives, isa() is `isa` for every thread of the process; then what it was before.
 /// Not to be used while other threads run kernels. Throws: DeviceError when the CPU lacks it.
-class IsaGuard {
+class IsaGuard : mezzo::detail::NoCopy {
  public:
   explicit IsaGuard(Isa isa);
   ~IsaGuard();
-  IsaGuard(const IsaGuard&) = delete;
-  IsaGuard& operator=(const IsaGuard&) = delete;
 
  private:
   Isa previous_;

@@ -7,6 +7,7 @@
 
 #include <string_view>
 
+#include "mezzo/core/scope.h"
 #include "mezzo/kernels/cpu/onednn_functions.h"
 
 namespace mezzo::kernels::cpu {
@@ -23,12 +24,10 @@ namespace mezzo::kernels::cpu {
 ///  * It lets the process fork() while threads compute: fork() waits for the calls that run, and what begins
 ///  then
 ///    waits for it, so that a child finds oneDNN's locks free.
-class OnednnCall {
+class OnednnCall : mezzo::detail::NoCopy {
  public:
   OnednnCall();
   ~OnednnCall();
-  OnednnCall(const OnednnCall&) = delete;
-  OnednnCall& operator=(const OnednnCall&) = delete;
 
  private:
   int threads_before_;
@@ -43,7 +42,7 @@ void onednn_has_new_objects();
 /// the stack pointer at memory of the heap (for which k and which strides differs between them), and what a
 /// handler writes to its stack then lands in front of that memory (uxlfoundation/oneDNN issue 4845). Faults
 /// of the thread itself are let through.
-class SignalsHeld {
+class SignalsHeld : mezzo::detail::NoCopy {
  public:
   explicit SignalsHeld(bool needed) : needed_(needed) {
     if (needed_) change(SIG_BLOCK, ~of_faults(), &before_);
@@ -51,8 +50,6 @@ class SignalsHeld {
   ~SignalsHeld() {
     if (needed_) change(SIG_SETMASK, before_, nullptr);
   }
-  SignalsHeld(const SignalsHeld&) = delete;
-  SignalsHeld& operator=(const SignalsHeld&) = delete;
 
   /// Whether an implementation, as oneDNN names it, has to be run under one.
   [[nodiscard]] static bool needed_by(std::string_view implementation) {

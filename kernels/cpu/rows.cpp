@@ -17,7 +17,7 @@ namespace {
 constexpr std::align_val_t kAlignment{64};
 
 /// Blocks that a thread has given back, by size: powers of two.
-class KeptBlocks {
+class KeptBlocks : mezzo::detail::NoCopy {
  public:
   static constexpr std::size_t kLargest = std::size_t{1} << 16;
 
@@ -27,8 +27,6 @@ class KeptBlocks {
       for (std::size_t i = 0; i < blocks.count; ++i) ::operator delete(blocks.memory[i], kAlignment);
     }
   }
-  KeptBlocks(const KeptBlocks&) = delete;
-  KeptBlocks& operator=(const KeptBlocks&) = delete;
 
   [[nodiscard]] void* take(std::size_t bytes) {
     Blocks& blocks = of_size(bytes);

@@ -5,7 +5,6 @@
 
 #include <cuda_runtime.h>
 
-#include <cstddef>
 #include <cstdint>
 
 #include "mezzo/core/dtype.h"

@@ -5,7 +5,6 @@
 // row's time. The few numbers of a row (mean, variance, 1 / sqrt) are f64.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <type_traits>

@@ -6,19 +6,18 @@
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/memory/allocator.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo::kernels::cuda {
 
 /// Owns `bytes` of device memory (none for 0). Throws OutOfMemoryError.
-class Scratch {
+class Scratch : mezzo::detail::NoCopy {
  public:
   Scratch(Device device, std::int64_t bytes)
       : device_(device),
         bytes_(static_cast<std::size_t>(bytes)),
         data_(bytes == 0 ? nullptr : mezzo::detail::allocate_bytes(bytes_, device)) {}
   ~Scratch() { mezzo::detail::deallocate_bytes(data_, bytes_, device_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
   [[nodiscard]] void* data() const { return data_; }
 
  private:

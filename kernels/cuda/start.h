@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "mezzo/core/cuda/launch.h"
-#include "mezzo/core/cuda/occupancy.h"
 #include "mezzo/core/device.h"
 #include "mezzo/kernels/cuda/grid.h"
 

@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/storage.h"

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <optional>
-#include <utility>
 
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"

@@ -2,7 +2,6 @@
 // pass over what the thread holds, and sums for the gradients.
 #pragma once
 
-#include <cstdint>
 #include <limits>
 
 #include "mezzo/kernels/cuda/row_passes.h"

@@ -4,7 +4,6 @@
 // source that passes such a functor to pointwise() includes this header.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 

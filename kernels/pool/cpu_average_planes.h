@@ -2,7 +2,6 @@
 // a window, and then over these.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
 #include "mezzo/kernels/cpu/multiversion.h"

@@ -2,7 +2,6 @@
 // gradient take the short way for: a group of windows, of neighbours along a row or of channels, at once.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <type_traits>

@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <numeric>
 
 #include "mezzo/core/layout.h"
 

@@ -3,43 +3,189 @@
 #include "mezzo/kernels/resample/grid_sample.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <type_traits>
 
+#include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
-#include "mezzo/kernels/resample/cpu_grid_sample_rows.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
 
 namespace mezzo::kernels::cpu {
 
 namespace {
 
-using detail::kGridBlock;
+// --- the loops over a block of places: where their corners lie is found once and then used for all channels
+
+/// Places of a block: with eight corners their offsets and weights are 48 KiB.
+constexpr std::int64_t kGridBlock = 512;
+
+/// Corners of the places of a block. kCorners is 1 for nearest. T is the compute type, Offset an integer that
+/// holds all offsets in one sample of x.
+template <class T, class Offset, int kAxes, int kCorners>
+struct CornerBlock {
+  static constexpr bool kWide = sizeof(Offset) > 4;  ///< for samples of x beyond 8 GiB only
+  Offset offset[kCorners][kGridBlock];               ///< in x; -1 outside
+  T weight[kCorners][kGridBlock];
+  T upper[kAxes][kGridBlock];  ///< weights of the upper places, and their derivatives by the coordinates
+  T slope[kAxes][kGridBlock];
+};
+
+/// Sizes and strides of x along the axes.
+template <int kAxes>
+struct Axes {
+  std::int64_t sizes[kAxes], strides[kAxes];
+  explicit Axes(const GridSampleShape& shape) {
+    const auto all = shape.strides();
+    for (int a = 0; a < kAxes; ++a) {
+      sizes[a] = shape.sizes[static_cast<std::size_t>(a)];
+      strides[a] = all[static_cast<std::size_t>(a)];
+    }
+  }
+};
+
+/// Lower places of the cells that `n` places lie in, for each axis.
+template <int kAxes>
+struct LowPlaces {
+  std::int64_t at[kAxes][kGridBlock];
+};
+
+/// Cells of `n` places from their coordinates. kPadding is the rule's, so that the loop over places has no
+/// branches and takes vector instructions.
+template <class T, int kAxes, GridSampleMode kMode, GridPadding kPadding>
+struct FindCells {
+  static void run(T (*upper)[kGridBlock], T (*slope)[kGridBlock], LowPlaces<kAxes>* low, const T* grid,
+                  std::int64_t n, Axes<kAxes> axes, bool align_corners) {
+    const GridRule rule{kMode, kPadding, align_corners};
+    for (int a = 0; a < kAxes; ++a) {
+      const std::int64_t size = axes.sizes[a];
+      for (std::int64_t p = 0; p < n; ++p) {
+        const GridCell<T> cell = grid_cell(grid[p * kAxes + a], size, rule);
+        low->at[a][p] = cell.low;
+        upper[a][p] = cell.upper;
+        slope[a][p] = cell.slope;
+      }
+    }
+  }
+};
+
+/// Corners of `n` places from their cells.
+template <class Block, class T, int kAxes, int kCorners>
+struct FindCorners {
+  static constexpr bool kRare = Block::kWide;
+  static void run(Block* block, const LowPlaces<kAxes>* low, std::int64_t n, Axes<kAxes> axes) {
+    for (int k = 0; k < kCorners; ++k) {
+      for (std::int64_t p = 0; p < n; ++p) {
+        GridCorners<T, kAxes> corners;
+        for (int a = 0; a < kAxes; ++a) corners.cells[a] = {low->at[a][p], block->upper[a][p], T(0)};
+        using Offset = std::remove_reference_t<decltype(block->offset[0][0])>;
+        block->offset[k][p] = static_cast<Offset>(corners.offset(k, axes.sizes, axes.strides));
+        block->weight[k][p] = corners.weight(k);
+      }
+    }
+  }
+};
+
+/// Element `at` of x, or 0 for -1; element 0 is always there.
+template <class T, class Offset>
+MEZZO_ALWAYS_INLINE T value_at(const T* x, Offset at) {
+  const T value = x[at < 0 ? 0 : at];
+  return at < 0 ? T(0) : value;
+}
+
+/// The places of one channel, which are neighbours in the result. The compiler cannot see that `out` is not
+/// what is gathered from.
+template <class Block, class T, int kCorners>
+struct SamplePlane {
+  static constexpr bool kRare = Block::kWide;
+  static void run(const Block* block, const T* x, T* out, std::int64_t n) {
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t p = 0; p < n; ++p) {
+      T sum = block->weight[0][p] * value_at(x, block->offset[0][p]);
+      for (int k = 1; k < kCorners; ++k) sum += block->weight[k][p] * value_at(x, block->offset[k][p]);
+      out[p] = sum;
+    }
+  }
+};
+/// All channels of each place, where channels are neighbours. Outside stand `zeros`, one per channel.
+template <class Block, class T, int kCorners>
+struct SampleChannels {
+  static constexpr bool kRare = Block::kWide;
+  static void run(const Block* block, const T* x, const T* zeros, T* out, std::int64_t n,
+                  std::int64_t channels) {
+    for (std::int64_t p = 0; p < n; ++p) {
+      const T* from[kCorners];
+      T weight[kCorners];
+      for (int k = 0; k < kCorners; ++k) {
+        from[k] = block->offset[k][p] < 0 ? zeros : x + block->offset[k][p];
+        weight[k] = block->weight[k][p];
+      }
+      T* const to = out + p * channels;
+      for (std::int64_t c = 0; c < channels; ++c) {
+        T sum = weight[0] * from[0][c];
+        for (int k = 1; k < kCorners; ++k) sum += weight[k] * from[k][c];
+        to[c] = sum;
+      }
+    }
+  }
+};
+
+/// Adds the gradients of a plane's places to the gradient of x: one channel, whose places are neighbours.
+template <class Block, class T, int kCorners>
+struct AddPlaneToCorners {
+  static constexpr bool kRare = Block::kWide;
+  static void run(const Block* block, const T* grad, T* out, std::int64_t n) {
+    for (std::int64_t p = 0; p < n; ++p) {
+      for (int k = 0; k < kCorners; ++k) {
+        if (block->offset[k][p] >= 0) out[block->offset[k][p]] += block->weight[k][p] * grad[p];
+      }
+    }
+  }
+};
+
+/// AddPlaneToCorners for `channels` channels that are neighbours, `step` from a place to the next in `grad`.
+template <class Block, class T, int kCorners>
+struct AddToCorners {
+  static constexpr bool kRare = Block::kWide;
+  static void run(const Block* block, const T* grad, T* out, std::int64_t n, std::int64_t step,
+                  std::int64_t channels) {
+    for (std::int64_t p = 0; p < n; ++p) {
+      const T* const from = grad + p * step;
+      for (int k = 0; k < kCorners; ++k) {
+        if (block->offset[k][p] < 0) continue;
+        T* const to = out + block->offset[k][p];
+        const T weight = block->weight[k][p];
+        for (std::int64_t c = 0; c < channels; ++c) to[c] += weight * from[c];
+      }
+    }
+  }
+};
+
+/// Adds what a channel contributes to the derivatives by the positions along each axis; `x_step` and `step`
+/// as above, 1 for row-major.
+template <class Block, class T, int kAxes>
+struct AddSlopes {
+  static constexpr bool kRare = Block::kWide;
+  static constexpr int kCorners = 1 << kAxes;
+  static void run(const Block* block, const T* grad, const T* x, T (*sums)[kGridBlock], std::int64_t n,
+                  std::int64_t step) {
+    for (std::int64_t p = 0; p < n; ++p) {
+      T values[kCorners], upper[kAxes], slopes[kAxes];
+      for (int k = 0; k < kCorners; ++k) values[k] = value_at(x, block->offset[k][p]);
+      for (int a = 0; a < kAxes; ++a) upper[a] = block->upper[a][p];
+      corner_slopes<T, kAxes>(values, upper, slopes);
+      for (int a = 0; a < kAxes; ++a) sums[a][p] += grad[p * step] * slopes[a];
+    }
+  }
+};
+
+// --- blocks and threads
 
 /// Elements of a chunk where arrays are converted.
 constexpr std::int64_t kConverted = std::int64_t{1} << 15;
-
-/// A dense array as T: itself, or a copy.
-template <class T>
-class Widened {
- public:
-  Widened(const View& view, std::int64_t count)
-      : scratch_(view.dtype == dtype_of<T> ? 0 : count), data_(static_cast<const T*>(view.data)) {
-    if (view.dtype == dtype_of<T>) return;
-    data_ = scratch_.data();
-    const auto* const from = static_cast<const std::byte*>(view.data);
-    parallel_for(count, kConverted, [&](std::int64_t begin, std::int64_t end) {
-      convert(from + begin * size_of(view.dtype), view.dtype, scratch_.data() + begin, dtype_of<T>,
-              end - begin);
-    });
-  }
-  [[nodiscard]] const T* data() const { return data_; }
-
- private:
-  RowScratch<T> scratch_;
-  const T* data_;
-};
 
 /// A dense array to be written as T: itself, or memory from which finish() rounds.
 template <class T>
@@ -70,17 +216,17 @@ template <class Number, class Index, int kAxisCount, int kCornerCount>
 struct Variant {
   using T = Number;
   static constexpr int kAxes = kAxisCount, kCorners = kCornerCount;
-  using Block = detail::CornerBlock<T, Index, kAxes, kCorners>;
+  using Block = CornerBlock<T, Index, kAxes, kCorners>;
   template <GridPadding kPadding>
   static void find(const GridSampleShape& shape, const T* grid, std::int64_t n, Block* block) {
     constexpr auto kMode = kCorners == 1 ? GridSampleMode::nearest : GridSampleMode::bilinear;
-    const detail::Axes<kAxes> axes(shape);
-    detail::LowPlaces<kAxes> low;
-    run_isa<detail::FindCells<T, kAxes, kMode, kPadding>>(static_cast<T(*)[kGridBlock]>(block->upper),
-                                                          static_cast<T(*)[kGridBlock]>(block->slope), &low,
-                                                          grid, n, axes, shape.rule.align_corners);
-    run_isa<detail::FindCorners<Block, T, kAxes, kCorners>>(
-        block, static_cast<const detail::LowPlaces<kAxes>*>(&low), n, axes);
+    const Axes<kAxes> axes(shape);
+    LowPlaces<kAxes> low;
+    run_isa<FindCells<T, kAxes, kMode, kPadding>>(static_cast<T(*)[kGridBlock]>(block->upper),
+                                                  static_cast<T(*)[kGridBlock]>(block->slope), &low, grid, n,
+                                                  axes, shape.rule.align_corners);
+    run_isa<FindCorners<Block, T, kAxes, kCorners>>(block, static_cast<const LowPlaces<kAxes>*>(&low), n,
+                                                    axes);
   }
   static void find_corners(const GridSampleShape& shape, const T* grid, std::int64_t n, Block* block) {
     if (shape.rule.padding == GridPadding::zeros) return find<GridPadding::zeros>(shape, grid, n, block);
@@ -137,8 +283,8 @@ void grid_sample(const GridSampleShape& shape, const View& out, const View& x, c
     using T = typename V::T;
     using Block = typename V::Block;
     const std::int64_t channels = shape.channels, plane = shape.plane(), places = shape.places;
-    const Widened<T> from(x, shape.batch * channels * plane);
-    const Widened<T> coordinates(grid, shape.batch * places * V::kAxes);
+    const Widened<T> from(x.data, x.dtype, shape.batch * channels * plane);
+    const Widened<T> coordinates(grid.data, grid.dtype, shape.batch * places * V::kAxes);
     const Narrowed<T> to(out, shape.batch * channels * places);
     const RowScratch<T> zeros(shape.channels_last ? channels : 0);
     if (shape.channels_last) std::fill_n(zeros.data(), channels, T(0));
@@ -147,12 +293,11 @@ void grid_sample(const GridSampleShape& shape, const View& out, const View& x, c
       const T* const image = from.data() + sample * channels * plane;
       T* const result = to.data() + sample * channels * places;
       if (shape.channels_last) {
-        return run_isa<detail::SampleChannels<Block, T, V::kCorners>>(block, image, zeros.data(),
-                                                                      result + first * channels, n, channels);
+        return run_isa<SampleChannels<Block, T, V::kCorners>>(block, image, zeros.data(),
+                                                              result + first * channels, n, channels);
       }
       for (std::int64_t c = 0; c < channels; ++c)
-        run_isa<detail::SamplePlane<Block, T, V::kCorners>>(block, image + c * plane,
-                                                            result + c * places + first, n);
+        run_isa<SamplePlane<Block, T, V::kCorners>>(block, image + c * plane, result + c * places + first, n);
     };
     parallel_for(shape.batch * places, places_per_chunk(shape), [&](std::int64_t begin, std::int64_t end) {
       for_corner_blocks<V>(shape, coordinates.data(), begin, end, sample_block);
@@ -170,8 +315,8 @@ void grid_sample_input_gradient(const GridSampleShape& shape, const View& out, c
     using Block = typename V::Block;
     const std::int64_t channels = shape.channels, plane = shape.plane(), places = shape.places;
     const std::int64_t groups = (channels + kGroup - 1) / kGroup, total = shape.batch * channels * plane;
-    const Widened<T> from(grad, shape.batch * channels * places);
-    const Widened<T> coordinates(grid, shape.batch * places * V::kAxes);
+    const Widened<T> from(grad.data, grad.dtype, shape.batch * channels * places);
+    const Widened<T> coordinates(grid.data, grid.dtype, shape.batch * places * V::kAxes);
     const Narrowed<T> to(out, total);
     parallel_for(total, kConverted, [&](std::int64_t begin, std::int64_t end) {
       std::fill(to.data() + begin, to.data() + end, T(0));
@@ -183,13 +328,13 @@ void grid_sample_input_gradient(const GridSampleShape& shape, const View& out, c
                                  std::int64_t n) {
         const T* const g = from.data() + sample * channels * places;
         T* const result = to.data() + sample * channels * plane;
-        using Add = detail::AddToCorners<Block, T, V::kCorners>;
+        using Add = AddToCorners<Block, T, V::kCorners>;
         if (shape.channels_last)
           return run_isa<Add>(block, g + first * channels + first_channel, result + first_channel, n,
                               channels, count);
         for (std::int64_t c = first_channel; c < first_channel + count; ++c)
-          run_isa<detail::AddPlaneToCorners<Block, T, V::kCorners>>(block, g + c * places + first,
-                                                                    result + c * plane, n);
+          run_isa<AddPlaneToCorners<Block, T, V::kCorners>>(block, g + c * places + first, result + c * plane,
+                                                            n);
       };
       for_corner_blocks<V>(shape, coordinates.data(), sample_begin, sample_begin + places, add_block);
     };
@@ -208,9 +353,9 @@ void grid_sample_grid_gradient(const GridSampleShape& shape, const View& out, co
       using T = typename V::T;
       using Block = typename V::Block;
       const std::int64_t channels = shape.channels, plane = shape.plane(), places = shape.places;
-      const Widened<T> from(x, shape.batch * channels * plane),
-          gradients(grad, shape.batch * channels * places);
-      const Widened<T> coordinates(grid, shape.batch * places * V::kAxes);
+      const Widened<T> from(x.data, x.dtype, shape.batch * channels * plane),
+          gradients(grad.data, grad.dtype, shape.batch * channels * places);
+      const Widened<T> coordinates(grid.data, grid.dtype, shape.batch * places * V::kAxes);
       const Narrowed<T> to(out, shape.batch * places * V::kAxes);
       const std::int64_t step = shape.place_stride();
       const auto add_block = [&](const Block* block, std::int64_t sample, std::int64_t first,
@@ -221,9 +366,8 @@ void grid_sample_grid_gradient(const GridSampleShape& shape, const View& out, co
         double totals[V::kAxes][kGridBlock] = {};
         for (std::int64_t c = 0; c < channels; ++c) {
           if (c % kGroup == 0) std::memset(sums, 0, sizeof sums);
-          run_isa<detail::AddSlopes<Block, T, V::kAxes>>(block, g + c * shape.channel_stride(places),
-                                                         image + c * shape.channel_stride(plane), sums, n,
-                                                         step);
+          run_isa<AddSlopes<Block, T, V::kAxes>>(block, g + c * shape.channel_stride(places),
+                                                 image + c * shape.channel_stride(plane), sums, n, step);
           if ((c + 1) % kGroup != 0 && c + 1 != channels) continue;
           for (int a = 0; a < V::kAxes; ++a) {
             for (std::int64_t p = 0; p < n; ++p) totals[a][p] += static_cast<double>(sums[a][p]);

@@ -1,9 +1,6 @@
 // The CUDA kernels of loss scaling. Nothing is read back: what they find and decide stays in the records.
 #include "mezzo/kernels/scaler/scaler.h"
 
-#include <array>
-#include <type_traits>
-
 #include "mezzo/core/cuda/fault.h"
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/batch.h"

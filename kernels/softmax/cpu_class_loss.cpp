@@ -2,7 +2,6 @@
 // time while it is in the cache, and negative log-likelihood, which touches one element per row.
 #include "mezzo/kernels/softmax/class_loss.h"
 
-#include <array>
 #include <cstdint>
 
 #include "mezzo/kernels/cpu/multiversion.h"

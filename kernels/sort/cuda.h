@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/access.h"

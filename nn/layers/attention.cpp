@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"

@@ -20,14 +20,12 @@ void leave_hooks(const Ref<RefCounted>& hooks, const Module& module) noexcept;
 /// One call of `clone`, or of `detail::moved`, where the new module's slots take over what the original's
 /// hold. The innermost call of a thread is found through a thread-local pointer, because the C++ copy
 /// constructors in between cannot pass it on.
-class Cloning {
+class Cloning : mezzo::detail::NoCopy {
  public:
   /// Whether the parts that slots hold are copied or moved.
   enum class Parts { copied, moved };
   explicit Cloning(Parts parts = Parts::copied) noexcept;
   ~Cloning();
-  Cloning(const Cloning&) = delete;
-  Cloning& operator=(const Cloning&) = delete;
 
   /// The one in progress on this thread; StateError, naming `what`, when there is none.
   [[nodiscard]] static Cloning& current(const std::string& what);

@@ -26,7 +26,7 @@ bool has_parameters(const Module& module) {
 }
 
 /// Evaluation mode for a scope.
-class Evaluation {
+class Evaluation : mezzo::detail::NoCopy {
  public:
   explicit Evaluation(Module& net) {
     for (const auto& [path, module] : net.named_modules())
@@ -39,22 +39,18 @@ class Evaluation {
       if (module->is_training() != training) module->train(training);
     }
   }
-  Evaluation(const Evaluation&) = delete;
-  Evaluation& operator=(const Evaluation&) = delete;
 
  private:
   std::vector<std::pair<Module*, bool>> before_;
 };
 
 /// Brings the default generator back to where it was.
-class SameRandomNumbers {
+class SameRandomNumbers : mezzo::detail::NoCopy {
  public:
   SameRandomNumbers() : before_(default_generator().state()) {}
   ~SameRandomNumbers() {
     if (!(default_generator().state() == before_)) default_generator().set_state(before_);
   }
-  SameRandomNumbers(const SameRandomNumbers&) = delete;
-  SameRandomNumbers& operator=(const SameRandomNumbers&) = delete;
 
  private:
   GeneratorState before_;

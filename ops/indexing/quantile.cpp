@@ -1,5 +1,4 @@
 // quantile and nanquantile: sorted elements, gathered on both sides of a rank.
-#include <string>
 
 #include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/elementary.h"

@@ -1,5 +1,4 @@
 // nll_loss and cross_entropy, and their gradients in one pass.
-#include <cmath>
 
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/loss/class_target.h"

@@ -17,46 +17,34 @@ using namespace kernels::scalar;
 
 // --- scalar math
 
-struct CeilFn {
-  static constexpr std::string_view kName = "ceil";
+/// To an integer; `nearest` has ties to even.
+enum class Step { ceil, floor, trunc, nearest };
+template <Step kStep>
+struct StepFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     if constexpr (std::is_integral_v<T>)
       return x;
-    else
+    else if constexpr (kStep == Step::ceil)
       return std::ceil(x);
-  }
-};
-struct FloorFn {
-  static constexpr std::string_view kName = "floor";
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    if constexpr (std::is_integral_v<T>)
-      return x;
-    else
+    else if constexpr (kStep == Step::floor)
       return std::floor(x);
-  }
-};
-struct TruncFn {
-  static constexpr std::string_view kName = "trunc";
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    if constexpr (std::is_integral_v<T>)
-      return x;
-    else
+    else if constexpr (kStep == Step::trunc)
       return std::trunc(x);
-  }
-};
-/// To the nearest integer, ties to even.
-struct RoundFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    if constexpr (std::is_integral_v<T>)
-      return x;
     else
       return std::rint(x);
   }
 };
+struct CeilFn : StepFn<Step::ceil> {
+  static constexpr std::string_view kName = "ceil";
+};
+struct FloorFn : StepFn<Step::floor> {
+  static constexpr std::string_view kName = "floor";
+};
+struct TruncFn : StepFn<Step::trunc> {
+  static constexpr std::string_view kName = "trunc";
+};
+struct RoundFn : StepFn<Step::nearest> {};
 /// To the nearest multiple of 1 / power, or of power.
 struct RoundDecimalsFn {
   double power;

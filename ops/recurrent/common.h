@@ -5,8 +5,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
-#include <tuple>
 #include <vector>
 
 #include "mezzo/autograd/decomposed.h"

@@ -1,7 +1,6 @@
 // Variance, standard deviation, log-sum-exp and norms.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/elementary.h"

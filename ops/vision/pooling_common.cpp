@@ -1,8 +1,6 @@
 // The shared half of the poolings, see pooling_common.h.
 #include "mezzo/ops/vision/pooling_common.h"
 
-#include <numeric>
-
 namespace mezzo::ops {
 
 namespace {

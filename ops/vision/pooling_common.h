@@ -1,9 +1,7 @@
 // Shared by the poolings: their windows with all checks, and images as the kernels take them.
 #pragma once
 
-#include <array>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <tuple>
 

@@ -27,7 +27,8 @@ TEST(SharedLibrary, AMissingOneIsNamedWithItsCure) {
 TEST(SharedLibrary, TheVariableNamesTheOnlyFile) {
   setenv("MEZZO_TEST_LIBRARY", "libm.so.6", 1);
   const SharedLibrary library("matmul", "MEZZO_TEST_LIBRARY", {"libmezzo_none.so"}, "install it");
-  EXPECT_EQ(library.function<double (*)(double)>("sqrt")(9.0), 3);
+  double (*const root)(double) = library["sqrt"];
+  EXPECT_EQ(root(9.0), 3);
   EXPECT_THROW(static_cast<void>(library.symbol("no_such_function")), DeviceError);
   setenv("MEZZO_TEST_LIBRARY", "/nonexistent/libm.so.6", 1);
   EXPECT_THROW(SharedLibrary("matmul", "MEZZO_TEST_LIBRARY", {"libm.so.6"}, "install it"), DeviceError);

@@ -29,7 +29,7 @@ constinit mezzo::detail::PerThread<std::vector<const nn::Module*>> averaged_mode
 }  // namespace
 
 /// The average in the weights' place.
-class WeightAverage::Scope {
+class WeightAverage::Scope : mezzo::detail::NoCopy {
  public:
   Scope(const nn::Module& model, std::shared_ptr<optim::AveragedWeights> average)
       : model_(&model), average_(std::move(average)), scope_(*average_) {
@@ -38,8 +38,6 @@ class WeightAverage::Scope {
   ~Scope() {
     if (auto* const models = averaged_models.find()) std::erase(*models, model_);
   }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
 
  private:
   const nn::Module* model_;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mezzo/core/function.h"
+#include "mezzo/core/scope.h"
 
 namespace mezzo::train::detail {
 
@@ -15,13 +16,11 @@ using LineEdit = mezzo::detail::Function<void(std::string_view line, std::uint64
 
 /// Records (lines, say) are with the system when append() returns, so a process that is killed has lost none;
 /// what a full disk takes of one is taken back. All errors are IoErrors of "write '<path>'".
-class LogFile {
+class LogFile : mezzo::detail::NoCopy {
  public:
   /// Throws: IoError when `path` cannot be written or is no regular file. An existing one stays as it is for
   /// now: see start().
   explicit LogFile(std::string path);
-  LogFile(const LogFile&) = delete;
-  LogFile& operator=(const LogFile&) = delete;
   ~LogFile();
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
-#include <numeric>
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"

@@ -10,14 +10,7 @@
 namespace mezzo::train::detail {
 
 void append_number(std::string& out, double value, DType dtype) {
-  if (std::isnan(value)) {
-    out += "nan";
-    return;
-  }
-  if (std::isinf(value)) {
-    out += value > 0 ? "inf" : "-inf";
-    return;
-  }
+  if (std::isnan(value)) value = std::abs(value);  // a NaN has a sign, which is not to be written
   // Where a program flushes them to zero, subnormal numbers would be written as 0.
   const mezzo::detail::WithFloatEnvironment standard(mezzo::detail::FloatEnvironment::standard());
   std::array<char, 32> text{};  // the longest shortest form of a double has 24 characters

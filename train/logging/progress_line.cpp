@@ -96,7 +96,6 @@ std::string duration_text(double seconds) {
 
 std::string short_number(double value) {
   if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
   std::array<char, 32> text{};
   char* const end = text.data() + text.size();
   const double size = std::abs(value);

@@ -1,5 +1,4 @@
 // Metrics of numbers: means, errors, perplexity.
-#include <cmath>
 
 #include "mezzo/core/error.h"
 #include "mezzo/ops/ops.h"

@@ -1,7 +1,9 @@
-// Names of events.
+// Names of events and of callbacks.
 #include "mezzo/train/event.h"
 
 #include <array>
+
+#include "mezzo/train/callback.h"
 
 namespace mezzo::train {
 
@@ -47,5 +49,10 @@ std::string_view to_string(Event event) {
   const auto i = static_cast<std::size_t>(event);
   return i < kNames.size() ? kNames[i] : "?";
 }
+
+std::string Callback::identity() const { return name(); }
+std::string Callback::name() const { return nn::detail::type_text(typeid(*this)); }
+
+std::string detail::FunctionCallback::name() const { return "on(" + std::string(to_string(event_)) + ")"; }
 
 }  // namespace mezzo::train

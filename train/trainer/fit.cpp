@@ -1,10 +1,39 @@
 // The loop over batches and epochs: events, time, and when to evaluate, save and stop.
+#include <csignal>
+
 #include "mezzo/core/error.h"
 #include "mezzo/train/throughput.h"
 #include "mezzo/train/trainer/core.h"
-#include "mezzo/train/trainer/signals.h"
 
 namespace mezzo::train {
+
+namespace {
+
+volatile std::sig_atomic_t signal_has_come = 0;
+
+/// While it lives the process does not end by SIGTERM, which schedulers and `kill` send, or SIGUSR1, which
+/// mpirun passes on to its processes: it notes that one has come. One at a time.
+class SignalWatch : mezzo::detail::NoCopy {
+ public:
+  SignalWatch() {
+    signal_has_come = 0;
+    struct sigaction action = {};
+    action.sa_handler = [](int /*signal*/) { signal_has_come = 1; };  // all that a handler may do
+    action.sa_flags = SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, &terminate_);
+    sigaction(SIGUSR1, &action, &user_);
+  }
+  ~SignalWatch() {
+    sigaction(SIGTERM, &terminate_, nullptr);
+    sigaction(SIGUSR1, &user_, nullptr);
+  }
+
+ private:
+  struct sigaction terminate_ = {}, user_ = {};  ///< as they were
+};
+
+}  // namespace
 
 bool TrainerCore::is_done() const {
   return state_.stop_requested_ || state_.time.get(state_.max_duration->unit()) >= *state_.max_duration;
@@ -16,7 +45,7 @@ FitEnd TrainerCore::fit(const Time& end, bool anew) {
   state_.max_duration = end;
   state_.stop_requested_ = std::exchange(was_stopped_, false) && !anew;
   is_signalled_ = false;
-  std::optional<detail::SignalWatch> watch;
+  std::optional<SignalWatch> watch;
   if (options_.on_signal == OnSignal::save_and_stop) watch.emplace();
   const bool trains = !is_done();
   if (trains) {
@@ -178,7 +207,7 @@ void TrainerCore::end_epoch() {
 
 void TrainerCore::agree_on_stop() {
   const bool has_signal =
-      is_signalled_ || (options_.on_signal == OnSignal::save_and_stop && detail::SignalWatch::has_come());
+      is_signalled_ || (options_.on_signal == OnSignal::save_and_stop && signal_has_come != 0);
   const std::int64_t wish = parallel_.largest(has_signal ? 2 : state_.stop_requested_ ? 1 : 0);
   state_.stop_requested_ = wish > 0;
   is_signalled_ = wish == 2;

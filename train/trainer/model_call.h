@@ -51,7 +51,7 @@ void check_batch(std::string_view op, std::string_view function, const std::type
 
 /// Calls f at its end, to put something back. That cannot fail: an Error is dropped.
 template <class F>
-class AtEnd {
+class AtEnd : mezzo::detail::NoCopy {
  public:
   explicit AtEnd(F f) : f_(std::move(f)) {}
   ~AtEnd() {
@@ -60,20 +60,16 @@ class AtEnd {
     } catch (const Error&) {  // what was there before has been refused
     }
   }
-  AtEnd(const AtEnd&) = delete;
-  AtEnd& operator=(const AtEnd&) = delete;
 
  private:
   F f_;
 };
 
 /// The modes of a module and all below it, which come back at its end.
-class ModuleModes {
+class ModuleModes : mezzo::detail::NoCopy {
  public:
   explicit ModuleModes(nn::Module& model);
   ~ModuleModes() { restore(); }
-  ModuleModes(const ModuleModes&) = delete;
-  ModuleModes& operator=(const ModuleModes&) = delete;
   void restore() const;
 
  private:

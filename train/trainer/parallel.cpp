@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <limits>
 #include <string_view>
 
 #include "mezzo/autograd/grad_mode.h"

@@ -1,10 +1,26 @@
-// Trainer's members, which its core does.
+// Trainer's members, which its core does, and options that are given as text.
 #include "mezzo/train/trainer.h"
 
 #include "mezzo/core/error.h"
 #include "mezzo/train/trainer/core.h"
 
 namespace mezzo::train {
+
+TrainerPrecision::TrainerPrecision(std::string_view name) : value_(amp::precision_from_string(name)) {
+  if (*value_ == amp::Precision::fp16) value_ = amp::Precision::amp_fp16;
+}
+
+Microbatch::Microbatch(std::int64_t samples) : samples_(samples) {
+  if (samples < 1)
+    throw ValueError("Microbatch", "at least 1 sample, or \"auto\"", std::to_string(samples),
+                     "name a larger size");
+}
+
+Microbatch::Microbatch(std::string_view name) : auto_(name == "auto") {
+  if (!auto_)
+    throw ValueError("Microbatch", "a number of samples, or \"auto\"", "'" + std::string(name) + "'",
+                     "write \"auto\"");
+}
 
 Trainer::Trainer(TrainerOptions options) : core_(std::make_unique<TrainerCore>(std::move(options))) {}
 Trainer::~Trainer() = default;

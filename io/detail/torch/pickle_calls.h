@@ -2,14 +2,41 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "mezzo/io/detail/torch/pickle_names.h"
+#include "mezzo/core/dtype.h"
 #include "mezzo/io/detail/torch/pickled.h"
 
 namespace mezzo::io::detail {
+
+/// The meaning of a name of one of Python's functions, types and constants that files of torch.save have: all
+/// that an unpickler of state dicts needs to tell apart.
+enum class PickleName : std::uint8_t {
+  ordered_dict,
+  counter,
+  set,
+  size,
+  device,
+  rebuild_tensor_v2,
+  rebuild_tensor_v3,
+  rebuild_parameter,
+  rebuild_parameter_with_state,
+  rebuild_from_type,
+  tensor_type,
+  parameter_type,
+  storage_type,  ///< with a dtype, or of bytes
+  dtype,
+};
+
+struct KnownPickleName {
+  PickleName kind;
+  std::optional<DType> dtype;  ///< of a storage or a dtype, where mezzo has it
+  std::string text;            ///< "torch.float32"
+};
 
 /// Fills a Pickled. Each function that makes a value returns its number.
 class PickledValues {

@@ -1,7 +1,8 @@
-// The machine of the unpickler: opcodes, stack and memo. The meaning of calls is in pickle_calls.cpp, the
-// check of the result in pickle_check.cpp.
+// The machine of the unpickler: opcodes, stack and memo. Then the check of the result. The
+// meaning of calls is in pickle_calls.cpp.
 #include "mezzo/io/detail/torch/unpickler.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -9,7 +10,6 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/byte_order.h"
 #include "mezzo/io/detail/torch/pickle_calls.h"
-#include "mezzo/io/detail/torch/pickle_check.h"
 #include "mezzo/io/detail/torch/pickle_codes.h"
 
 namespace mezzo::io::detail {
@@ -21,6 +21,96 @@ using Number = TorchTree::Number;
 
 /// Longest name of a module or function.
 constexpr std::size_t kMaxPickleName = 200;
+
+/// The check of all values in the end: they must form a tree, shared values apart, of the kinds that a
+/// TorchValue has. One walk over all that can be reached, each once and without recursion, which also turns
+/// dtypes into strings. Throws: IoError for names and storages that are left over, values that contain
+/// themselves, more than kMaxTorchDepth levels, and keys that are no strings or integers or occur twice.
+class PickleCheck {
+ public:
+  explicit PickleCheck(PickledValues& values)
+      : values_(values), tree_(values.result().tree), levels_(tree_.nodes.size(), kUnseen) {}
+
+  void run() {
+    enter(tree_.root);
+    while (!open_.empty()) {
+      auto& [value, next] = open_.back();
+      const std::vector<Number>& parts = tree_.parts[tree_.nodes[value].index];
+      if (next < parts.size()) {
+        enter(parts[next++]);
+        continue;
+      }
+      leave(value, parts);
+      open_.pop_back();
+    }
+  }
+
+ private:
+  static constexpr std::uint8_t kUnseen = 0, kOpen = 255;
+  static_assert(kMaxTorchDepth < kOpen);
+
+  void enter(Number value) {
+    if (levels_[value] == kOpen) values_.fail("values that do not contain themselves", "one that does");
+    if (levels_[value] != kUnseen) return;
+    const Kind kind = values_.kind(value);
+    if (kind == PickledValues::kName) {
+      if (values_.name_of(value).kind != PickleName::dtype) refuse(value);
+      const std::string name = values_.name_of(value).text;
+      tree_.nodes[value].kind = Kind::string;
+      tree_.nodes[value].index = tree_.strings.size();
+      tree_.strings.push_back(name);
+    } else if (kind == PickledValues::kStorage) {
+      refuse(value);
+    }
+    const bool has_parts = kind == Kind::list || kind == Kind::tuple || kind == Kind::map;
+    levels_[value] = has_parts ? kOpen : 1;
+    if (has_parts) open_.emplace_back(value, 0);
+  }
+
+  void leave(Number value, const std::vector<Number>& parts) {
+    std::size_t deepest = 0;
+    for (const Number part : parts) deepest = std::max<std::size_t>(deepest, levels_[part]);
+    if (deepest >= kMaxTorchDepth)
+      values_.fail("at most " + std::to_string(kMaxTorchDepth) + " levels of lists and dicts", "more");
+    levels_[value] = static_cast<std::uint8_t>(deepest + 1);
+    if (values_.kind(value) == Kind::map) check_keys(parts);
+  }
+
+  void check_keys(const std::vector<Number>& parts) {
+    std::vector<Number> keys;
+    keys.reserve(parts.size() / 2);
+    for (std::size_t i = 0; i < parts.size(); i += 2) {
+      const Kind kind = values_.kind(parts[i]);
+      if (kind != Kind::string && kind != Kind::integer)
+        values_.fail("keys of dicts that are strings or ints", values_.shown(parts[i]));
+      keys.push_back(parts[i]);
+    }
+    std::sort(keys.begin(), keys.end(), [this](Number a, Number b) { return comes_before(a, b); });
+    const auto twin = std::adjacent_find(keys.begin(), keys.end(), [this](Number a, Number b) {
+      return !comes_before(a, b) && !comes_before(b, a);
+    });
+    if (twin == keys.end()) return;
+    const TorchTree::Node& node = tree_.nodes[*twin];
+    values_.fail("distinct keys in a dict", (node.kind == Kind::string ? quote(tree_.strings[node.index])
+                                                                       : std::to_string(node.integer)) +
+                                                " twice");
+  }
+
+  [[nodiscard]] bool comes_before(Number a, Number b) const {
+    const TorchTree::Node &x = tree_.nodes[a], &y = tree_.nodes[b];
+    if (x.kind != y.kind) return x.kind < y.kind;
+    return x.kind == Kind::string ? tree_.strings[x.index] < tree_.strings[y.index] : x.integer < y.integer;
+  }
+
+  [[noreturn]] void refuse(Number value) {
+    values_.fail("tensors, dicts, lists, numbers and strings", "a reference to " + values_.shown(value));
+  }
+
+  PickledValues& values_;
+  TorchTree& tree_;
+  std::vector<std::uint8_t> levels_;  ///< of lists and dicts below and with a value, once it is done
+  std::vector<std::pair<Number, std::size_t>> open_;  ///< with the part that comes next
+};
 
 class Unpickler {
  public:
@@ -41,7 +131,7 @@ class Unpickler {
     if (at_ != bytes_.size()) fail("more bytes behind its end");
     if (stack_.size() != 1 || !marks_.empty()) fail(std::to_string(stack_.size()) + " values at its end");
     result_.tree.root = stack_.back();
-    check_pickled(values_);
+    PickleCheck(values_).run();
     return std::move(result_);
   }
 

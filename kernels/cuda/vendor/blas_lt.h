@@ -13,38 +13,21 @@ namespace mezzo::kernels::cuda {
 /// The functions in use, under their own names without the prefix.
 struct BlasLt {
   mezzo::cuda::SharedLibrary library = open_blas_lt();
-  decltype(&cublasLtCreate) create = find<decltype(&cublasLtCreate)>("cublasLtCreate");
-  decltype(&cublasLtGetStatusString) status_string =
-      find<decltype(&cublasLtGetStatusString)>("cublasLtGetStatusString");
-  decltype(&cublasLtMatmul) matmul = find<decltype(&cublasLtMatmul)>("cublasLtMatmul");
-  decltype(&cublasLtMatmulAlgoConfigGetAttribute) algo_get =
-      find<decltype(&cublasLtMatmulAlgoConfigGetAttribute)>("cublasLtMatmulAlgoConfigGetAttribute");
-  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic =
-      find<decltype(&cublasLtMatmulAlgoGetHeuristic)>("cublasLtMatmulAlgoGetHeuristic");
-  decltype(&cublasLtMatmulDescCreate) desc_create =
-      find<decltype(&cublasLtMatmulDescCreate)>("cublasLtMatmulDescCreate");
-  decltype(&cublasLtMatmulDescDestroy) desc_destroy =
-      find<decltype(&cublasLtMatmulDescDestroy)>("cublasLtMatmulDescDestroy");
-  decltype(&cublasLtMatmulDescSetAttribute) desc_set =
-      find<decltype(&cublasLtMatmulDescSetAttribute)>("cublasLtMatmulDescSetAttribute");
-  decltype(&cublasLtMatrixLayoutCreate) layout_create =
-      find<decltype(&cublasLtMatrixLayoutCreate)>("cublasLtMatrixLayoutCreate");
-  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy =
-      find<decltype(&cublasLtMatrixLayoutDestroy)>("cublasLtMatrixLayoutDestroy");
-  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set =
-      find<decltype(&cublasLtMatrixLayoutSetAttribute)>("cublasLtMatrixLayoutSetAttribute");
-  decltype(&cublasLtMatmulPreferenceCreate) preference_create =
-      find<decltype(&cublasLtMatmulPreferenceCreate)>("cublasLtMatmulPreferenceCreate");
-  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy =
-      find<decltype(&cublasLtMatmulPreferenceDestroy)>("cublasLtMatmulPreferenceDestroy");
+  decltype(&cublasLtCreate) create = library["cublasLtCreate"];
+  decltype(&cublasLtGetStatusString) status_string = library["cublasLtGetStatusString"];
+  decltype(&cublasLtMatmul) matmul = library["cublasLtMatmul"];
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) algo_get = library["cublasLtMatmulAlgoConfigGetAttribute"];
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = library["cublasLtMatmulAlgoGetHeuristic"];
+  decltype(&cublasLtMatmulDescCreate) desc_create = library["cublasLtMatmulDescCreate"];
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy = library["cublasLtMatmulDescDestroy"];
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set = library["cublasLtMatmulDescSetAttribute"];
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = library["cublasLtMatrixLayoutCreate"];
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = library["cublasLtMatrixLayoutDestroy"];
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = library["cublasLtMatrixLayoutSetAttribute"];
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create = library["cublasLtMatmulPreferenceCreate"];
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = library["cublasLtMatmulPreferenceDestroy"];
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set =
-      find<decltype(&cublasLtMatmulPreferenceSetAttribute)>("cublasLtMatmulPreferenceSetAttribute");
-
- private:
-  template <class Function>
-  [[nodiscard]] Function find(const char* name) const {
-    return library.function<Function>(name);
-  }
+      library["cublasLtMatmulPreferenceSetAttribute"];
 };
 
 /// The table; opens the library at the first call. Throws DeviceError when it is not there.

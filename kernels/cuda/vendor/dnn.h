@@ -23,24 +23,14 @@ namespace mezzo::kernels::cuda {
 /// The functions in use, under their own names without the prefix.
 struct Dnn {
   mezzo::cuda::SharedLibrary library = open_dnn();
-  decltype(&cudnnCreate) create = find<decltype(&cudnnCreate)>("cudnnCreate");
-  decltype(&cudnnSetStream) set_stream = find<decltype(&cudnnSetStream)>("cudnnSetStream");
-  decltype(&cudnnBackendCreateDescriptor) descriptor_create =
-      find<decltype(&cudnnBackendCreateDescriptor)>("cudnnBackendCreateDescriptor");
-  decltype(&cudnnBackendDestroyDescriptor) descriptor_destroy =
-      find<decltype(&cudnnBackendDestroyDescriptor)>("cudnnBackendDestroyDescriptor");
-  decltype(&cudnnBackendFinalize) finalize = find<decltype(&cudnnBackendFinalize)>("cudnnBackendFinalize");
-  decltype(&cudnnBackendSetAttribute) set =
-      find<decltype(&cudnnBackendSetAttribute)>("cudnnBackendSetAttribute");
-  decltype(&cudnnBackendGetAttribute) get =
-      find<decltype(&cudnnBackendGetAttribute)>("cudnnBackendGetAttribute");
-  decltype(&cudnnBackendExecute) execute = find<decltype(&cudnnBackendExecute)>("cudnnBackendExecute");
-
- private:
-  template <class Function>
-  [[nodiscard]] Function find(const char* name) const {
-    return library.function<Function>(name);
-  }
+  decltype(&cudnnCreate) create = library["cudnnCreate"];
+  decltype(&cudnnSetStream) set_stream = library["cudnnSetStream"];
+  decltype(&cudnnBackendCreateDescriptor) descriptor_create = library["cudnnBackendCreateDescriptor"];
+  decltype(&cudnnBackendDestroyDescriptor) descriptor_destroy = library["cudnnBackendDestroyDescriptor"];
+  decltype(&cudnnBackendFinalize) finalize = library["cudnnBackendFinalize"];
+  decltype(&cudnnBackendSetAttribute) set = library["cudnnBackendSetAttribute"];
+  decltype(&cudnnBackendGetAttribute) get = library["cudnnBackendGetAttribute"];
+  decltype(&cudnnBackendExecute) execute = library["cudnnBackendExecute"];
 };
 
 /// The table, or nullptr when the library is not there; opens it at the first call.
