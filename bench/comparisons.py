@@ -154,6 +154,7 @@ def products():
 
 
 def narrow_parameters(size):
+    compare("optimizers", ("mezzo", f"adamw_{size}_8bit/f32"), ("mezzo", f"adamw_{size}/f32"), 1.5)
     compare("optimizers", ("mezzo", f"adamw_{size}_split/bf16"), ("mezzo", f"adamw_{size}_masters/bf16"), 1.05)
     compare("optimizers", ("mezzo", f"adamw_{size}_stochastic/bf16"), ("mezzo", f"adamw_{size}/bf16"), 1.15)
 

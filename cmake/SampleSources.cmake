@@ -19,7 +19,7 @@ set(mezzo_sample_files
   ops/reduce: common reduction
   ops/shape: cast methods view
   optim: optimizer optimizer_state recorded_updates sgd
-  optim/detail: saved_state split_masters)
+  optim/detail: packed_state saved_state)
 
 # mezzo_split_sample_sources(SOURCES IN_SAMPLE): moves what the lists name from one variable to the other.
 function(mezzo_split_sample_sources sources in_sample)

@@ -79,7 +79,7 @@ class Sharded {
 ///
 /// A GradScaler skips a step on all ranks when any of them finds an inf. parameters() are the shards, under
 /// names as "fc1.weight[0:512]". Rates, schedules, hooks, groups and masters work as in O. Not possible:
-/// optim::SAM around it, optim::remap and add_param_group.
+/// optim::SAM around it, optim::remap, add_param_group and state_bits = 8.
 ///
 /// Throws: ValueError for an algorithm that needs whole parameters (Muon), and for groups that do not hold
 /// each parameter of the DataParallel once; StateError for a DataParallel that is sharded already; what O
@@ -104,7 +104,7 @@ class ShardedOptimizer final : public Sharded, public O {
   /// Groups with options of their own.
   template <std::same_as<Groups> G>
   ShardedOptimizer(DataParallel& parallel, const G& groups)
-      : Sharded(checked_name(), parallel, lists(groups)), O(local(groups, leaves())) {
+      : Sharded(checked_name(groups), parallel, lists(groups)), O(local(groups, leaves())) {
     join(*this);
     this->set_places(places());
   }
@@ -121,12 +121,20 @@ class ShardedOptimizer final : public Sharded, public O {
   void add_param_group(const optim::ParamGroup<Options>& group) = delete;
 
  private:
-  /// Throws: ValueError for algorithms that are not elementwise.
-  static std::string checked_name() {
+  /// Throws: ValueError for algorithms that are not elementwise, and for moments in blocks.
+  static std::string checked_name(const Groups& groups) {
     std::string name = "ShardedOptimizer<" + std::string(Options::kOptimizer) + ">";
     if constexpr (requires { Options::kNeedsWholeParameters; })
       throw ValueError(name, "an optimizer that updates each element by itself",
                        std::string(Options::kOptimizer), "use it as it is beside DataParallel, or AdamW");
+    if constexpr (requires { Options{}.state_bits; }) {
+      for (const auto& group : groups) {
+        if (group.options.state_bits == 8)
+          throw ValueError(
+              name, "state_bits = 32", "8",
+              "shards would cut blocks of 256 elements; the ranks share out the moments already");
+      }
+    }
     return name;
   }
   [[nodiscard]] static optim::NamedTensors reduced(DataParallel& parallel) {

@@ -19,9 +19,10 @@ struct AdamOptionsOf {
   bool maximize = false;
   MasterWeights master_weights = MasterWeights::none;
   bool stochastic_rounding = false;
+  std::int64_t state_bits = 32;
 
   MEZZO_FIELDS(AdamOptionsOf, lr, beta1, beta2, eps, weight_decay, amsgrad, maximize, master_weights,
-               stochastic_rounding)
+               stochastic_rounding, state_bits)
   /// Throws: ValueError: lr, eps, weight_decay >= 0; betas in [0, 1).
   void check() const;
 };

@@ -5,8 +5,8 @@
 
 namespace mezzo::optim {
 
-/// The options of Chen et al. 2023, whose weight decay is always decoupled, and two for 16-bit
-/// parameters (MasterWeights).
+/// The options of Chen et al. 2023, whose weight decay is always decoupled, and those of narrow
+/// parameters and moments (MasterWeights).
 struct LionOptions {
   static constexpr std::string_view kOptimizer = "Lion";
   double lr = 1e-4;
@@ -16,8 +16,10 @@ struct LionOptions {
   bool maximize = false;
   MasterWeights master_weights = MasterWeights::none;
   bool stochastic_rounding = false;
+  std::int64_t state_bits = 32;
 
-  MEZZO_FIELDS(LionOptions, lr, beta1, beta2, weight_decay, maximize, master_weights, stochastic_rounding)
+  MEZZO_FIELDS(LionOptions, lr, beta1, beta2, weight_decay, maximize, master_weights, stochastic_rounding,
+               state_bits)
   /// Throws: ValueError: lr, weight_decay >= 0 and finite; betas in [0, 1).
   void check() const;
 };

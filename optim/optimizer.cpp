@@ -17,7 +17,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/ops/factory.h"
-#include "mezzo/optim/detail/split_masters.h"
+#include "mezzo/optim/detail/packed_state.h"
 
 namespace mezzo::optim {
 
@@ -304,7 +304,12 @@ void Optimizer::prepare(std::size_t group, const StateNames& names, Parameter& p
     parameter.carried = full({}, 1.0, {.dtype = DType::f64, .device = device_});
   const DType dtype = tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
   for (std::size_t i = 0; i < names.buffers.size(); ++i) {
-    if (!parameter.buffers[i].defined()) {
+    if (parameter.buffers[i].defined()) continue;
+    if (names.packed && takes_8_bits(tensor)) {
+      const PackedMoments moments = zero_moments(tensor.detach(), is_nonnegative(names.buffers[i]));
+      parameter.buffers[i] = moments.codes;
+      parameter.scales[i] = moments.scales;
+    } else {
       parameter.buffers[i] =
           full(tensor.shape(), initial_value(group, i), {.dtype = dtype, .device = device_});
     }
@@ -312,20 +317,25 @@ void Optimizer::prepare(std::size_t group, const StateNames& names, Parameter& p
 }
 
 void Optimizer::add_update(const Parameter& parameter, const Tensor& gradient,
-                           const std::array<Ref<Storage>, 2>& copies, bool rounds_at_random,
+                           const std::array<Ref<Storage>, 2>& copies, const StateNames& names,
                            std::size_t number) {
   kernels::ParameterUpdate& update = updates_.emplace_back();
   const bool has_f32_master = parameter.master.defined() && parameter.master.dtype() == DType::f32;
   set_view(update.value, has_f32_master ? parameter.master : parameter.tensor);
   set_view(update.gradient, gradient);
-  for (std::size_t i = 0; i < parameter.buffers.size(); ++i) set_view(update.state[i], parameter.buffers[i]);
+  for (std::size_t i = 0; i < parameter.buffers.size(); ++i) {
+    set_view(update.state[i], parameter.buffers[i]);
+    if (!parameter.scales[i].defined()) continue;
+    update.scales[i] = static_cast<float*>(parameter.scales[i].impl().data());
+    if (i < names.buffers.size() && is_nonnegative(names.buffers[i])) update.nonnegative |= 1U << i;
+  }
   for (std::size_t i = 0; i < copies.size(); ++i)
     set_view(update.copies[i], copies[i], kHalfCopyTypes[i], parameter.tensor);
   update.is_split = parameter.master.defined() && !has_f32_master;
   set_view(update.copies[2], has_f32_master ? parameter.tensor : parameter.master);
   const ParameterPlace place =
       places_.empty() ? ParameterPlace{static_cast<std::uint32_t>(number)} : places_[number];
-  update.rounds_at_random = rounds_at_random && is_16bit(parameter.tensor.dtype());
+  update.rounds_at_random = names.stochastic_rounding && is_16bit(parameter.tensor.dtype());
   update.number = place.parameter;
   update.first_element = place.element;
   update.step = static_cast<std::int64_t*>(parameter.step.impl().data());
@@ -397,7 +407,7 @@ void Optimizer::update_all(const ScalerControl& control) {
       if (recording) record_update(g, i, names);
       prepare(g, names, parameter);
       copies_.push_back(writable_half_copies(parameter.tensor));
-      add_update(parameter, gradient, copies_.back(), names.stochastic_rounding, number);
+      add_update(parameter, gradient, copies_.back(), names, number);
     }
     ends.push_back(updates_.size());
   }

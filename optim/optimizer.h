@@ -33,7 +33,14 @@ using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 /// for any number of threads and ranks and after a load: they depend on the number of the parameter in the
 /// optimizer, the element and the count of steps alone. What is finite stays finite.
 ///
-/// Sources: TransformerEngine's store_param_remainders; Zamirai et al., arXiv:2010.06192.
+/// `state_bits = 8` (Adam, AdamW, SGD, Lion, RMSprop) keeps moments of parameters with 4,096 elements or more
+/// in 8 bits: codes in a table of 256, and an f32 scale for each 256 elements. The update is made with the
+/// new moments before they are rounded. State dicts hold codes ("0.exp_avg", u8) and scales
+/// ("0.exp_avg_scale"); an optimizer loads either kind and keeps its own. Steps that are not finite are to be
+/// skipped.
+///
+/// Sources: TransformerEngine's store_param_remainders; Dettmers et al., arXiv:2110.02861; Zamirai et al.,
+/// arXiv:2010.06192.
 class MasterWeights {
  public:
   enum Kind : std::uint8_t { none, f32, split };
@@ -91,6 +98,7 @@ struct StateNames {
   std::string_view carried;  ///< a number, which starts as 1; empty: none
   MasterWeights masters = MasterWeights::none;  ///< of 16-bit parameters
   bool stochastic_rounding = false;             ///< likewise
+  bool packed = false;                          ///< large buffers are kept in 8 bits (option `state_bits`)
 };
 
 /// Where a parameter, or a shard of one, begins: the number of the parameter in the whole optimizer, and the
@@ -197,7 +205,8 @@ class Optimizer {
     std::uint32_t seen = 0;  ///< version of `tensor` that `master` goes with
     Tensor step;             ///< i64, 0-dim: updates so far; undefined before the first
     Tensor carried;          ///< f64, 0-dim, of algorithms with a carried_name
-    std::array<Tensor, kernels::kMaxBuffers> buffers;  ///< the algorithm's state
+    std::array<Tensor, kernels::kMaxBuffers> buffers;  ///< the algorithm's state, or its codes (u8) ...
+    std::array<Tensor, kernels::kMaxBuffers> scales;   ///< ... with these scales
   };
   struct Group {
     std::vector<Parameter> parameters;
@@ -248,7 +257,7 @@ class Optimizer {
   void warn_without_master(std::size_t group, const Parameter& parameter) const;
   /// One more of `updates_`.
   void add_update(const Parameter& parameter, const Tensor& gradient,
-                  const std::array<Ref<Storage>, 2>& copies, bool rounds_at_random, std::size_t number);
+                  const std::array<Ref<Storage>, 2>& copies, const StateNames& names, std::size_t number);
   [[nodiscard]] static kernels::UpdateControl control_of(const Group& group, const ScalerControl& control);
   /// Group and position of parameter i. Throws: IndexError.
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
@@ -259,6 +268,8 @@ class Optimizer {
   void each_slot(std::size_t group, std::size_t index, P& parameter, F f) const;
   [[nodiscard]] Parameter loaded(std::size_t group, std::size_t index, const Parameter& parameter,
                                  SavedState& saved) const;
+  void load_buffer(Parameter& parameter, std::size_t i, const StateNames& names, const std::string& key,
+                   const Tensor& value, SavedState& saved) const;
   [[nodiscard]] std::vector<std::vector<Parameter>> all_loaded(const OptimizerState& state) const;
   /// Options other than the rates, and how many buffers they ask for: what a captured step has fixed.
   [[nodiscard]] Value fixed_options() const;

@@ -1,9 +1,12 @@
 // Saving and restoring an optimizer. Everything that can fail comes before the first change.
+#include <algorithm>
+
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
+#include "mezzo/kernels/optim/moments_8bit.h"
+#include "mezzo/optim/detail/packed_state.h"
 #include "mezzo/optim/detail/saved_state.h"
-#include "mezzo/optim/detail/split_masters.h"
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {
@@ -11,6 +14,9 @@ namespace mezzo::optim {
 namespace {
 
 constexpr std::string_view kLoad = "Optimizer.load_state_dict";
+
+/// Of the moments with that key.
+std::string scale_key(const std::string& key) { return key + "_scale"; }
 
 }  // namespace
 
@@ -20,7 +26,10 @@ void Optimizer::each_slot(std::size_t group, std::size_t index, P& parameter, F 
   f(state_key(index, "step"), parameter.step);
   if (!names.carried.empty()) f(state_key(index, names.carried), parameter.carried);
   std::size_t i = 0;
-  for (const std::string_view name : names.buffers) f(state_key(index, name), parameter.buffers[i++]);
+  for (const std::string_view name : names.buffers) {
+    f(state_key(index, name), parameter.buffers[i]);
+    f(scale_key(state_key(index, name)), parameter.scales[i++]);
+  }
   if (is_16bit(parameter.tensor.dtype()) && names.masters) f(state_key(index, kMaster), parameter.master);
 }
 
@@ -51,6 +60,33 @@ OptimizerState Optimizer::state_dict() const {
   return state;
 }
 
+/// A buffer of a parameter from its saved values, or from codes whose scales are in `saved`.
+void Optimizer::load_buffer(Parameter& parameter, std::size_t i, const StateNames& names,
+                            const std::string& key, const Tensor& value, SavedState& saved) const {
+  const bool nonnegative = is_nonnegative(names.buffers[i]), is_packed = value.dtype() == DType::u8;
+  if (!is_packed && !is_floating(value.dtype()))
+    throw DTypeError(kLoad, "a floating " + key + ", or codes (u8)", to_string(value.dtype()),
+                     "check the file");
+  PackedMoments moments{value.detach().to(device_), {}};
+  if (is_packed) {
+    moments.scales =
+        saved.take(scale_key(key), {kernels::Moments8::blocks(value.numel())}, true).detach().to(device_);
+    if (!moments.scales.defined()) return;  // end_parameter says so
+    moments.scales = moments.scales.to(DType::f32);
+  }
+  const bool packs = names.packed && takes_8_bits(parameter.tensor);
+  if (packs) {
+    moments = is_packed ? PackedMoments{moments.codes.clone(), moments.scales.clone()}
+                        : packed_moments(moments.codes, nonnegative);
+    parameter.buffers[i] = moments.codes.contiguous();
+    parameter.scales[i] = moments.scales.contiguous();
+    return;
+  }
+  const DType wide = parameter.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  parameter.buffers[i] = empty(value.shape(), {.dtype = wide, .device = device_});
+  parameter.buffers[i].copy_(is_packed ? unpacked_moments(moments, nonnegative) : moments.codes);
+}
+
 /// A parameter with its saved state, which is taken out of `saved`.
 Optimizer::Parameter Optimizer::loaded(std::size_t group, std::size_t index, const Parameter& parameter,
                                        SavedState& saved) const {
@@ -59,11 +95,22 @@ Optimizer::Parameter Optimizer::loaded(std::size_t group, std::size_t index, con
   result.name = parameter.name;
   result.seen = parameter.tensor.version();
   const DType wide = parameter.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const StateNames names = state_names(group);
   each_slot(group, index, result, [&](const std::string& key, Tensor& slot) {
+    const auto* const in_scales = std::find_if(result.scales.begin(), result.scales.end(),
+                                               [&](const Tensor& scales) { return &scales == &slot; });
+    if (in_scales != result.scales.end()) return;  // comes with the codes
+    const auto* const in_buffers = std::find_if(result.buffers.begin(), result.buffers.end(),
+                                                [&](const Tensor& buffer) { return &buffer == &slot; });
     const bool is_step = &slot == &result.step, is_carried = &slot == &result.carried;
     const Shape shape = is_step || is_carried ? Shape{} : parameter.tensor.shape();
-    const Tensor value = saved.take(key, shape, !is_step);
+    const Tensor value = saved.take(key, shape, !is_step && in_buffers == result.buffers.end());
     if (!value.defined()) return;
+    if (in_buffers != result.buffers.end()) {
+      const auto i = static_cast<std::size_t>(in_buffers - result.buffers.begin());
+      load_buffer(result, i, names, key, value, saved);
+      return;
+    }
     slot = empty(shape, {.dtype = is_step ? DType::i64 : is_carried ? DType::f64 : wide, .device = device_});
     slot.copy_(value.detach());
     if (is_step) require_saved_count(kLoad, key, value.item());
@@ -109,7 +156,10 @@ void Optimizer::keep_memory(const Parameter& former, Parameter& loaded) const {
   keep(former.step, loaded.step);
   keep(former.carried, loaded.carried);
   keep(former.master, loaded.master);
-  for (std::size_t i = 0; i < former.buffers.size(); ++i) keep(former.buffers[i], loaded.buffers[i]);
+  for (std::size_t i = 0; i < former.buffers.size(); ++i) {
+    keep(former.buffers[i], loaded.buffers[i]);
+    keep(former.scales[i], loaded.scales[i]);
+  }
 }
 
 void Optimizer::load_state_dict(const OptimizerState& state) {

@@ -78,8 +78,10 @@ void RecordedUpdates::add(std::size_t group, std::size_t index, const StateNames
   for (const Tensor* tensor : {&all.rates, &all.ticket, &one.tensor, &one.step, &one.carried, &one.master}) {
     if (tensor->defined()) recording_.hold(tensor->impl().storage);
   }
-  for (const Tensor& buffer : one.buffers) {
-    if (buffer.defined()) recording_.hold(buffer.impl().storage);
+  for (const auto* const tensors : {&one.buffers, &one.scales}) {
+    for (const Tensor& tensor : *tensors) {
+      if (tensor.defined()) recording_.hold(tensor.impl().storage);
+    }
   }
   const auto same = [&](const Update& update) { return update.group == group && update.index == index; };
   if (std::any_of(updates_.begin(), updates_.end(), same)) return;  // a second step in one graph

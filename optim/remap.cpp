@@ -12,7 +12,7 @@
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/optim/detail/split_masters.h"
+#include "mezzo/optim/detail/packed_state.h"
 
 namespace mezzo::optim {
 
@@ -53,9 +53,9 @@ class Remapping {
  private:
   using Parameter = Optimizer::Parameter;
 
-  void take(Parameter& parameter, const Tensor& after);
+  void take(std::size_t group, Parameter& parameter, const Tensor& after);
   void add(std::size_t group, const Tensor& after);
-  [[nodiscard]] Parameter successor(const Parameter& parameter, const Tensor& after) const;
+  [[nodiscard]] Parameter successor(std::size_t group, const Parameter& parameter, const Tensor& after) const;
   void check() const;
 
   Optimizer& optimizer_;
@@ -78,7 +78,7 @@ Remapping::Remapping(Optimizer& optimizer, const ParameterPairs& pairs, bool onl
     if (before.defined()) {
       const auto found = places.find(before.ref().get());
       ahead = found == places.end() ? groups_.size() : found->second.first;
-      if (found != places.end()) take(groups_[*ahead][found->second.second], after);
+      if (found != places.end()) take(*ahead, groups_[*ahead][found->second.second], after);
     } else if (ahead) {
       add(*ahead, after);
     } else {
@@ -92,13 +92,13 @@ Remapping::Remapping(Optimizer& optimizer, const ParameterPairs& pairs, bool onl
   check();
 }
 
-void Remapping::take(Parameter& parameter, const Tensor& after) {
+void Remapping::take(std::size_t group, Parameter& parameter, const Tensor& after) {
   const Tensor before = parameter.tensor;
   if (before.is_same(after)) return;
   given_up_.push_back(before);
   if (after.defined()) {
     require_parameter(kOp, after, optimizer_.device());
-    parameter = successor(parameter, after);
+    parameter = successor(group, parameter, after);
     ++report_.moved;
   } else {
     parameter.tensor = Tensor();
@@ -115,7 +115,8 @@ void Remapping::add(std::size_t group, const Tensor& after) {
   ++report_.added;
 }
 
-Remapping::Parameter Remapping::successor(const Parameter& parameter, const Tensor& after) const {
+Remapping::Parameter Remapping::successor(std::size_t group, const Parameter& parameter,
+                                          const Tensor& after) const {
   Parameter result;
   result.tensor = after;
   result.name = parameter.name;
@@ -124,7 +125,15 @@ Remapping::Parameter Remapping::successor(const Parameter& parameter, const Tens
   result.carried = parameter.carried;
   const DType wide = after.dtype() == DType::f64 ? DType::f64 : DType::f32;
   for (std::size_t i = 0; i < parameter.buffers.size(); ++i) {
-    if (parameter.buffers[i].defined()) result.buffers[i] = to(parameter.buffers[i], wide);
+    if (!parameter.buffers[i].defined()) continue;
+    result.buffers[i] = parameter.buffers[i];
+    result.scales[i] = parameter.scales[i];
+    if (result.scales[i].defined() && !takes_8_bits(after)) {
+      const bool nonnegative = is_nonnegative(optimizer_.state_names(group).buffers[i]);
+      result.buffers[i] = unpacked_moments({result.buffers[i], result.scales[i]}, nonnegative);
+      result.scales[i] = Tensor();
+    }
+    if (!result.scales[i].defined()) result.buffers[i] = to(result.buffers[i], wide);
   }
   // The next step compares the master with the new values, as with any that somebody else has written.
   const bool is_split = parameter.master.defined() && parameter.master.dtype() == DType::i16;

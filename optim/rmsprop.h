@@ -5,7 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.RMSprop's options, and two for 16-bit parameters (MasterWeights).
+/// torch.optim.RMSprop's options, and those of narrow parameters and moments (MasterWeights).
 struct RMSpropOptions {
   static constexpr std::string_view kOptimizer = "RMSprop";
   double lr = 1e-2;
@@ -17,9 +17,10 @@ struct RMSpropOptions {
   bool maximize = false;
   MasterWeights master_weights = MasterWeights::none;
   bool stochastic_rounding = false;
+  std::int64_t state_bits = 32;
 
   MEZZO_FIELDS(RMSpropOptions, lr, alpha, eps, weight_decay, momentum, centered, maximize, master_weights,
-               stochastic_rounding)
+               stochastic_rounding, state_bits)
   /// Throws: ValueError: lr, eps, weight_decay, momentum >= 0 and finite; alpha in [0, 1].
   void check() const;
 };

@@ -5,7 +5,7 @@
 
 namespace mezzo::optim {
 
-/// torch.optim.SGD's options, and two for 16-bit parameters (MasterWeights).
+/// torch.optim.SGD's options, and those of narrow parameters and moments (MasterWeights).
 struct SGDOptions {
   static constexpr std::string_view kOptimizer = "SGD";
   double lr = 1e-3;
@@ -16,9 +16,10 @@ struct SGDOptions {
   bool maximize = false;
   MasterWeights master_weights = MasterWeights::none;
   bool stochastic_rounding = false;
+  std::int64_t state_bits = 32;
 
   MEZZO_FIELDS(SGDOptions, lr, momentum, dampening, weight_decay, nesterov, maximize, master_weights,
-               stochastic_rounding)
+               stochastic_rounding, state_bits)
   /// Throws: ValueError: lr, momentum, weight_decay >= 0; nesterov needs momentum > 0 and dampening 0.
   void check() const;
 };

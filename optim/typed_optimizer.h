@@ -95,6 +95,12 @@ class TypedOptimizer : public Optimizer {
   static void check(const ParamGroup<Options>& group);
   [[nodiscard]] static StateNames names_with(const Options& options);
   [[nodiscard]] static Options parsed(const Value& saved);
+  [[nodiscard]] static bool is_packed(const Options& options) {
+    if constexpr (requires { options.state_bits; })
+      return options.state_bits == 8;
+    else
+      return false;
+  }
   /// The option that is the momentum; nullptr: there is none.
   [[nodiscard]] static double* momentum_of(Options& options) {
     if constexpr (requires { options.momentum; })
@@ -156,6 +162,9 @@ void TypedOptimizer<Options>::check(const Options& options) {
   check_narrow_parameters(
       Options::kOptimizer, options.master_weights, options.stochastic_rounding,
       !requires { Options::kNeedsWholeParameters; });
+  if constexpr (requires { options.state_bits; })
+    require_option(Options::kOptimizer, options.state_bits == 8 || options.state_bits == 32,
+                   "state_bits = 8 or 32", static_cast<double>(options.state_bits));
 }
 
 template <class Options>
@@ -168,12 +177,13 @@ void TypedOptimizer<Options>::check(const ParamGroup<Options>& group) {
   }
 }
 
-/// The kind of masters is how this optimizer keeps them, whatever the other one had.
+/// How masters and moments are kept is this optimizer's own matter, whatever the other one had.
 template <class Options>
 void TypedOptimizer<Options>::set_group_options(std::size_t group, const Value& saved) {
   Options options = parsed(saved);
   const MasterWeights own = options_[group].master_weights;
   if (own && options.master_weights) options.master_weights = own;
+  if constexpr (requires { options.state_bits; }) options.state_bits = options_[group].state_bits;
   options_[group] = options;
 }
 
@@ -196,7 +206,7 @@ void TypedOptimizer<Options>::update(std::size_t group, Updates updates,
 template <class Options>
 StateNames TypedOptimizer<Options>::names_with(const Options& options) {
   return {AlgorithmOf<Options>::buffers(options), AlgorithmOf<Options>::kCarried, options.master_weights,
-          options.stochastic_rounding};
+          options.stochastic_rounding, is_packed(options)};
 }
 
 template <class Options>

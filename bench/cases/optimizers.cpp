@@ -53,6 +53,10 @@ void add_steps(Worker& worker, const std::string& size, Shapes (*shapes)()) {
     return [parameters = parameters_with_gradients(shapes())] { clip_grad_norm(parameters, 1); };
   });
 #ifndef BENCH_LIBTORCH
+  worker.add("adamw_" + size + "_8bit/f32", [shapes] {
+    return step_of(std::make_shared<optim::AdamW>(parameters_with_gradients(shapes()),
+                                                  optim::AdamWOptions{.state_bits = 8}));
+  });
   // Of bf16 parameters: rounded, rounded at random, with f32 masters, with split ones.
   const std::pair<const char*, optim::AdamWOptions> ways[]{
       {"", {}},

@@ -14,16 +14,17 @@ namespace mezzo::kernels::cpu {
 /// Arrays side by side, cut into chunks of about equal work. The chunks depend on the sizes only.
 class Pieces {
  public:
-  /// `size(i)` is the number of elements of array i. The object is for the thread that made it, and good
-  /// until that makes the next one.
+  /// `size(i)` is the number of elements of array i; pieces of one begin at a multiple of `line` elements,
+  /// which divides 16 tiles and is a multiple of a cache line in every dtype. The object is for the thread
+  /// that made it, and good until that makes the next one.
   template <class Size>
-  Pieces(std::size_t count, const Size& size) : count_(static_cast<std::int64_t>(count)) {
+  Pieces(std::size_t count, const Size& size, std::int64_t line = 64)
+      : count_(static_cast<std::int64_t>(count)), line_(line) {
     static constinit mezzo::detail::PerThread<Scratch> memory;
     ends_ = memory.get().get<std::int64_t>(count_);
     std::int64_t end = 0;
     for (std::int64_t i = 0; i < count_; ++i) {
-      // An array begins where a cache line does, so that no piece of an aligned one is unaligned.
-      end += kFixed + (size(static_cast<std::size_t>(i)) + kLine - 1) / kLine * kLine;
+      end += line_ + (size(static_cast<std::size_t>(i)) + line_ - 1) / line_ * line_;
       ends_[i] = end;
     }
   }
@@ -44,7 +45,7 @@ class Pieces {
     const std::int64_t from = chunk * kChunk, to = from + kChunk;
     std::int64_t i = std::upper_bound(ends_, ends_ + count_, from) - ends_;
     for (; i < count_; ++i) {
-      const std::int64_t start = (i == 0 ? 0 : ends_[i - 1]) + kFixed;
+      const std::int64_t start = (i == 0 ? 0 : ends_[i - 1]) + line_;
       if (start >= to) return;
       const auto at = static_cast<std::size_t>(i);
       const std::int64_t begin = std::max<std::int64_t>(from - start, 0);
@@ -58,9 +59,8 @@ class Pieces {
   /// Chunks that stay with the caller: 0.1 ms of work, of which another thread saves a half at best, and
   /// which waits for many times that when the other thread's core is busy elsewhere.
   static constexpr std::int64_t kFew = 16;
-  static constexpr std::int64_t kLine = 64;   ///< elements; a multiple of a cache line in every dtype
-  static constexpr std::int64_t kFixed = 64;  ///< what an array costs besides its elements, in elements
   std::int64_t count_;
+  std::int64_t line_;  ///< also what an array costs besides its elements, in elements
   std::int64_t* ends_;
 };
 

@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "mezzo/kernels/cpu/tile.h"
+#include "mezzo/kernels/optim/cpu_moments_8bit.h"
 #include "mezzo/kernels/optim/cpu_philox.h"
 #include "mezzo/kernels/optim/cpu_pieces.h"
+#include "mezzo/kernels/optim/moments_8bit.h"
 #include "mezzo/kernels/optim/narrow_parameter.h"
 
 namespace mezzo::kernels::cpu::update_detail {
@@ -37,6 +39,7 @@ struct Buffers {
   std::array<TileBuffer<double>, 3> states;
   TileBuffer<std::uint16_t> parameters;
   TileBuffer<std::int16_t> remainders;
+  TileBuffer<std::uint8_t> codes;
 };
 
 struct JoinTile {
@@ -115,7 +118,9 @@ struct Piece {
   void tile(std::int64_t at, std::int64_t n) {
     TileArrays arrays{};
     for (std::size_t s = 0; s < loop.states; ++s) {
-      arrays.in[s] = operands.state[s].read(at, n, loop.type, buffers.states[s].values);
+      arrays.in[s] = update.scales[s] != nullptr
+                         ? moments(s, at, n)
+                         : operands.state[s].read(at, n, loop.type, buffers.states[s].values);
       arrays.out[s] = operands.state[s].target(at, loop.type, buffers.states[s].values);
     }
     arrays.p = update.is_split ? joined(at, n) : operands.value.read(at, n, loop.type, buffers.value.values);
@@ -123,8 +128,12 @@ struct Piece {
     arrays.p_out = operands.value.target(at, loop.type, buffers.value.values);  // a buffer for 16 bits
     if (write_gradient) arrays.unscaled = operands.gradient.target(at, loop.type, buffers.gradient.values);
     loop.tile(functor, arrays, n, unscale);
-    for (std::size_t s = 0; s < loop.states; ++s)
-      operands.state[s].finish(at, n, loop.type, buffers.states[s].values);
+    for (std::size_t s = 0; s < loop.states; ++s) {
+      if (update.scales[s] != nullptr)
+        write_moments(s, at, n);
+      else
+        operands.state[s].finish(at, n, loop.type, buffers.states[s].values);
+    }
     write_values(at, n, arrays.p_out);
     if (write_gradient) operands.gradient.finish(at, n, loop.type, buffers.gradient.values);
   }
@@ -139,6 +148,20 @@ struct Piece {
     run_isa<JoinTile>(static_cast<const std::uint16_t*>(parameters),
                       static_cast<const std::int16_t*>(remainders), values, n);
     return values;
+  }
+  [[nodiscard]] bool has_sign(std::size_t s) const { return (update.nonnegative >> s & 1U) == 0; }
+  [[nodiscard]] const float* moments(std::size_t s, std::int64_t at, std::int64_t n) const {
+    const void* const codes = operands.state[s].read(at, n, DType::u8, buffers.codes.values);
+    auto* const values = reinterpret_cast<float*>(buffers.states[s].values);
+    read_moments(static_cast<const std::uint8_t*>(codes), update.scales[s] + at / Moments8::kBlock,
+                 has_sign(s), values, n);
+    return values;
+  }
+  void write_moments(std::size_t s, std::int64_t at, std::int64_t n) const {
+    void* const codes = operands.state[s].target(at, DType::u8, buffers.codes.values);
+    cpu::write_moments(reinterpret_cast<float*>(buffers.states[s].values), has_sign(s),
+                       static_cast<std::uint8_t*>(codes), update.scales[s] + at / Moments8::kBlock, n);
+    operands.state[s].finish(at, n, DType::u8, buffers.codes.values);
   }
   /// Stores a tile's new values and their copies.
   void write_values(std::int64_t at, std::int64_t n, const void* values) const {
@@ -178,7 +201,10 @@ void run_updates(std::span<const ParameterUpdate> updates, const std::array<Upda
   const UnscaleFn unscale{unscales ? control.record->inv_scale : 1.0F};
   const auto size = [&](std::size_t i) { return layout::numel(updates[i].value.shape); };
   const auto is_f64 = [](const ParameterUpdate& update) { return update.value.dtype == DType::f64; };
-  const Pieces pieces(updates.size(), size);
+  const bool has_codes = std::any_of(updates.begin(), updates.end(), [](const ParameterUpdate& update) {
+    return update.scales[0] != nullptr;
+  });
+  const Pieces pieces(updates.size(), size, has_codes ? Moments8::kBlock : 64);
   pieces.run([&](std::int64_t chunk) {
     Buffers buffers;
     ChunkFunctor functors[2]{ChunkFunctor(loops[0]), ChunkFunctor(loops[1])};

@@ -11,8 +11,10 @@
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/cuda/batch.h"
+#include "mezzo/kernels/cuda/block.h"
 #include "mezzo/kernels/cuda/last_block.h"
 #include "mezzo/kernels/cuda/shared.h"
+#include "mezzo/kernels/optim/moments_8bit.h"
 #include "mezzo/kernels/optim/narrow_parameter.h"
 #include "mezzo/kernels/optim/update_rule.h"
 #include "mezzo/kernels/scaler/scaler_math.h"
@@ -46,6 +48,13 @@ struct UpdateSlot : SlotBase {
 /// One with any strides.
 struct StridedUpdateSlot : SlotBase {
   Space<kArrays> space;
+};
+
+/// A parameter whose states are moments in 8 bits; its codes are one run each.
+struct PackedSlot : StridedUpdateSlot {
+  float* scales[kMaxBuffers] = {};
+  std::uint32_t nonnegative = 0;
+  std::int64_t elements = 0;
 };
 
 /// UpdateControl and the device's fault.
@@ -294,6 +303,97 @@ __global__ void __launch_bounds__(kThreads)
     kernels::detail::advance<F>(rule, *control.rates, slot.step, slot.carried);
 }
 
+/// The tables of Moments8 in shared memory, those of moments with a sign first.
+class MomentTables {
+ public:
+  static constexpr std::size_t kBytes = 4 * 256 * sizeof(float);
+
+  /// Filled by all threads of a block, which must meet before they read.
+  __device__ explicit MomentTables(std::size_t offset)
+      : entries_(512, offset), borders_(512, offset + kBytes / 2) {
+    for (unsigned i = threadIdx.x; i < 512; i += blockDim.x) {
+      const bool has_sign = i < 256;
+      const auto code = static_cast<int>(i % 256);
+      entries_.set(i, Moments8::entry(has_sign, code));
+      borders_.set(i, code == 0 ? 0.0F : Moments8::border(has_sign, code));
+    }
+  }
+  [[nodiscard]] __device__ float entry(bool has_sign, std::uint8_t code) const {
+    return entries_.get((has_sign ? 0U : 256U) + code);
+  }
+  [[nodiscard]] __device__ std::uint8_t code_of(bool has_sign, float x) const {
+    const unsigned first = has_sign ? 0 : 256;
+    return Moments8::code_of([&](int code) { return borders_.get(first + static_cast<unsigned>(code)); }, x);
+  }
+
+ private:
+  Shared<float> entries_, borders_;
+};
+
+/// Blocks of moments, one for each warp at a time.
+template <class F, class Rule, std::size_t kMost>
+__global__ void __launch_bounds__(kThreads)
+    update_packed(const Batch<PackedSlot, kMost> __grid_constant__ batch, Rule rule, Control control) {
+  constexpr int kEach = static_cast<int>(Moments8::kBlock / std::int64_t{kWarp});
+  const BlockTalk<F> talk;
+  const MomentTables tables(BlockTalk<F>::kBytes);
+  const bool skips = talk.skips(control);  // where the threads meet
+  const auto lane = static_cast<std::int64_t>(threadIdx.x % kWarp);
+  const UnscaleFn unscale{control.unscale && control.record != nullptr ? control.record->inv_scale : 1.0F};
+  const bool write_gradient = control.write_unscaled && unscale.inv_scale != 1.0F;
+  const auto each = [&](const PackedSlot& slot, std::int64_t first, std::int64_t last) {
+    const F f = talk.functor(rule, slot, control);
+    const NarrowValues narrow(slot);
+    const auto has_sign = [&](int s) { return (slot.nonnegative >> s & 1U) == 0; };
+    for (std::int64_t begin = first + std::int64_t{threadIdx.x / kWarp} * Moments8::kBlock; begin < last;
+         begin += std::int64_t{kThreads / kWarp} * Moments8::kBlock) {
+      const std::int64_t block = begin / Moments8::kBlock;
+      float states[F::kStates + 1][kEach] = {}, largest[F::kStates + 1] = {};
+      for (int k = 0; k < kEach; ++k) {
+        const std::int64_t i = begin + std::int64_t{kWarp} * k + lane;
+        if (i >= last) break;
+        std::int64_t at[kArrays];
+        slot.space.offsets(i, at);
+        float state[3] = {};
+        for (int s = 0; s < F::kStates; ++s) {
+          const auto* const codes = static_cast<const std::uint8_t*>(slot.arrays[kState + s].data);
+          state[s] = math::detail::multiply(tables.entry(has_sign(s), codes[i]), slot.scales[s][block]);
+        }
+        const Array& gradient = slot.arrays[kGradient];
+        const float g = unscale(load<float, Among::floating>(gradient.data, gradient.dtype, at[kGradient]));
+        float p = narrow.load(at[kValue], at[kRemainder]);
+        f(p, g, state);
+        narrow.store(i, at[kValue], at[kRemainder], p);
+        if (write_gradient) store<float, Among::floating>(gradient.data, gradient.dtype, at[kGradient], g);
+        for (int c = kCopy; c < (slot.is_split ? kRemainder : kArrays); ++c) {
+          const Array& copy = slot.arrays[c];
+          if (copy.data != nullptr) store<float, Among::floating>(copy.data, copy.dtype, at[c], p);
+        }
+        for (int s = 0; s < F::kStates; ++s) {
+          states[s][k] = state[s];
+          const float magnitude = fabsf(state[s]);
+          largest[s] = magnitude > largest[s] ? magnitude : largest[s];
+        }
+      }
+      for (int s = 0; s < F::kStates; ++s) {
+        const float whole =
+            reduce_warp_everywhere(largest[s], [](float a, float b) { return a > b ? a : b; });
+        const float scale = whole > Moments8::kLeastScale ? whole : Moments8::kLeastScale;
+        if (lane == 0) slot.scales[s][block] = scale;
+        auto* const codes = static_cast<std::uint8_t*>(slot.arrays[kState + s].data);
+        for (int k = 0; k < kEach; ++k) {
+          const std::int64_t i = begin + std::int64_t{kWarp} * k + lane;
+          if (i < last) codes[i] = tables.code_of(has_sign(s), states[s][k] / scale);
+        }
+      }
+    }
+  };
+  if (!skips) for_each_range(batch, each);
+  if (!talk.is_last(control) || skips) return;
+  for (unsigned i = threadIdx.x; i < static_cast<unsigned>(batch.count); i += blockDim.x)
+    kernels::detail::advance<F>(rule, *control.rates, batch.items[i].step, batch.items[i].carried);
+}
+
 /// f(position, view) for the arrays that are there.
 template <class F>
 void each_array(const ParameterUpdate& update, const F& f) {
@@ -355,7 +455,7 @@ void update_all(Device device, std::span<const ParameterUpdate> updates, const R
   constexpr std::size_t kShared = BlockTalk<F>::kBytes;
   const auto make = [&](const ParameterUpdate& update) -> std::optional<UpdateSlot> {
     if ((update.value.dtype == DType::f64) != std::is_same_v<T, double>) return std::nullopt;
-    if (numbers_of(update).is_narrow() != kNarrow) return std::nullopt;
+    if (numbers_of(update).is_narrow() != kNarrow || update.scales[0] != nullptr) return std::nullopt;
     std::optional<UpdateSlot> slot = slot_of<T>(update);
     if (!slot) {
       const Grid grid = grid_for(std::max<std::int64_t>(layout::numel(update.value.shape), 1));
@@ -372,6 +472,27 @@ void update_all(Device device, std::span<const ParameterUpdate> updates, const R
   in_batches<UpdateSlot>(updates, make, run);
 }
 
+/// All parameters with moments in 8 bits.
+template <class F, class Rule>
+void update_all_packed(Device device, std::span<const ParameterUpdate> updates, const Rule& rule,
+                       const Control& control) {
+  const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
+  const auto make = [&](const ParameterUpdate& update) -> std::optional<PackedSlot> {
+    if (update.scales[0] == nullptr) return std::nullopt;
+    PackedSlot slot{strided_slot_of(update)};
+    for (std::size_t s = 0; s < kMaxBuffers; ++s) slot.scales[s] = update.scales[s];
+    slot.nonnegative = update.nonnegative;
+    slot.elements = layout::numel(update.value.shape);
+    return slot;
+  };
+  const auto run = [&]<std::size_t kMost>(const Batch<PackedSlot, kMost>& batch) {
+    constexpr std::size_t kShared = BlockTalk<F>::kBytes + MomentTables::kBytes;
+    mezzo::cuda::launch(update_packed<F, Rule, kMost>, dim3(batch.blocks()), dim3(kThreads), kShared, stream,
+                        batch, rule, control);
+  };
+  in_batches<PackedSlot>(updates, make, run);
+}
+
 }  // namespace update_detail
 
 /// See kernels::update.
@@ -385,6 +506,8 @@ void update(Device device, std::span<const ParameterUpdate> updates, const Rule&
   update_detail::update_all<F<float>, float, false>(device, updates, rule, arguments);
   update_detail::update_all<F<float>, float, true>(device, updates, rule, arguments);
   update_detail::update_all<F<double>, double, false>(device, updates, rule, arguments);
+  if constexpr (F<float>::kStates > 0)
+    update_detail::update_all_packed<F<float>>(device, updates, rule, arguments);
 }
 
 }  // namespace mezzo::kernels::cuda

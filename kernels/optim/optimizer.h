@@ -18,10 +18,13 @@ inline constexpr std::size_t kMaxBuffers = 3;
 struct ParameterUpdate {
   View value;
   View gradient;
-  std::array<View, kMaxBuffers> state;  ///< in the compute dtype of `value`
-  std::array<View, 3> copies;           ///< of a split master the last is its remainder (i16): see is_split
-  std::int64_t* step = nullptr;  ///< updates so far, in device memory; advanced unless the step is skipped
-  double* carried = nullptr;     ///< likewise, of algorithms that carry a number (UpdateRule::kCarries)
+  std::array<View, kMaxBuffers>
+      state;  ///< in the compute dtype of `value`, or codes (u8) with scales (Moments8)
+  std::array<float*, kMaxBuffers> scales{};
+  std::uint32_t nonnegative = 0;  ///< bit s: codes of state s are without a sign
+  std::array<View, 3> copies;     ///< of a split master the last is its remainder (i16): see is_split
+  std::int64_t* step = nullptr;   ///< updates so far, in device memory; advanced unless the step is skipped
+  double* carried = nullptr;      ///< likewise, of algorithms that carry a number (UpdateRule::kCarries)
   bool is_split = false;  ///< the update is made on the f32 master that the bf16 `value` and copies[2] are
   bool rounds_at_random = false;   ///< a 16-bit `value` is rounded by RoundingBits, copies with it
   std::uint32_t number = 0;        ///< of the parameter in the optimizer, for RoundingBits

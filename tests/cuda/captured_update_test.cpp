@@ -24,7 +24,7 @@ struct Training {
   Training(const optim::Algorithm& algorithm, const Value& changes, DType third, bool clips) : clip(clips) {
     const Device device = Device::cuda(0);
     parameters = {leaf(1, {1031}, DType::f32, device), leaf(2, {3, 5}, DType::bf16, device),
-                  leaf(3, {77, 29}, third, device)};
+                  leaf(3, {77, 59}, third, device)};
     optimizer = algorithm.make(parameters, changes);
     for (const Tensor& p : parameters) p.set_grad(zeros(p.shape(), {.dtype = p.dtype(), .device = device}));
   }
@@ -103,6 +103,8 @@ TEST_P(CudaCapturedUpdate, ReplaysEqualCalls) {
 TEST_P(CudaCapturedUpdate, ReplaysOfNarrowParametersEqualCalls) {
   expect_replays_to_equal_calls(GetParam(), Value::Map{{"master_weights", "split"}}, DType::bf16, true);
   expect_replays_to_equal_calls(GetParam(), Value::Map{{"stochastic_rounding", true}}, DType::bf16, false);
+  if (GetParam().options.contains("state_bits"))
+    expect_replays_to_equal_calls(GetParam(), Value::Map{{"state_bits", 8}}, DType::f32, false);
 }
 
 }  // namespace

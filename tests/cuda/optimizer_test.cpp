@@ -62,6 +62,8 @@ std::vector<Tensor> odd_leaves(Device device, DType dtype) {
 const Value kSplit = Value::Map{{"master_weights", "split"}};
 const Value kStochastic = Value::Map{{"stochastic_rounding", true}};
 
+const Value kPacked = Value::Map{{"state_bits", 8}};
+
 class CudaEveryOptimizer : public twin::CudaTwin, public ::testing::WithParamInterface<Algorithm> {};
 
 INSTANTIATE_TEST_SUITE_P(All, CudaEveryOptimizer, ::testing::ValuesIn(algorithms()),
@@ -90,6 +92,32 @@ TEST_P(CudaEveryOptimizer, AgreesWithTheCpu) {
     expect_same_steps(GetParam(), dtype, kStochastic);
   }
   expect_same_steps(GetParam(), DType::bf16, kSplit);
+  if (!GetParam().options.contains("state_bits")) return;
+  expect_same_steps(GetParam(), DType::f32, kPacked);
+  expect_same_steps(GetParam(), DType::f64, kPacked);
+  for (Value way : {Value(Value::Map{}), kMasters, kSplit, kStochastic}) {
+    way.set("state_bits", 8);
+    expect_same_steps(GetParam(), DType::bf16, way);
+  }
+}
+
+TEST_P(CudaEveryOptimizer, PackedMomentsOfAnyStridesAgreeWithTheCpu) {
+  if (!GetParam().options.contains("state_bits")) return;
+  expect_same([&](Device device, Trace& trace) {
+    std::vector<Tensor> parameters{transpose(values(1, {97, 90}, DType::bf16, device), 0, 1),
+                                   slice(values(2, {150, 40}, DType::bf16, device), 1, 3, 36, 1)};
+    for (Tensor& tensor : parameters) {
+      tensor = tensor.detach();
+      tensor.requires_grad_();
+    }
+    const auto optimizer =
+        GetParam().make(parameters, Value::Map{{"state_bits", 8}, {"master_weights", "split"}});
+    for (std::uint64_t step = 0; step < 3; ++step) {
+      set_gradients(parameters, 10 * step);
+      optimizer->step();
+    }
+    report(trace, "", parameters, *optimizer);
+  });
 }
 
 TEST_P(CudaEveryOptimizer, AnyStridesAgreeWithTheCpu) {

@@ -182,10 +182,12 @@ TEST_P(AmpRecipes, Resume) {
 TEST_P(AmpRecipes, ParameterMemory) {
   run("parameter_memory");
   const std::map<std::string, std::vector<double>> expected{{"f32 ", {8, 8, 16}},
-                                                            {"bf16 autocast", {8, 10, 18}},
+                                                            {"bf16 autocast  ", {8, 10, 18}},
                                                             {"bf16, f32 masters", {4, 12, 16}},
                                                             {"bf16, split masters", {4, 10, 14}},
-                                                            {"bf16, stochastic", {4, 8, 12}}};
+                                                            {"bf16, stochastic  ", {4, 8, 12}},
+                                                            {"bf16 autocast, 8-bit", {8, 4, 12}},
+                                                            {"bf16, stochastic, 8-bit", {4, 2, 6}}};
   for (const auto& [way, bytes] : expected) {
     const std::vector<double> got = numbers_of(way, 3);
     for (std::size_t i = 0; i < bytes.size(); ++i) EXPECT_NEAR(got[i], bytes[i], 0.1) << way;

@@ -30,6 +30,7 @@ constexpr std::array kKinds{
     Kind{"scaling_f8", run_scaling_f8},
     Kind{"linear_f8", run_linear_f8},
     Kind{"split_masters", run_split_masters},
+    Kind{"adamw_8bit", run_adamw_8bit},
 };
 
 struct Json {

@@ -22,6 +22,7 @@ void run_scheduler(const CaseFile& file, std::size_t index);
 void run_scaling_f8(const CaseFile& file, std::size_t index);
 void run_linear_f8(const CaseFile& file, std::size_t index);
 void run_split_masters(const CaseFile& file, std::size_t index);
+void run_adamw_8bit(const CaseFile& file, std::size_t index);
 
 // Runners of JSON files: each runs its cases through `report`.
 void run_trajectories(const Value& content, Report& report);

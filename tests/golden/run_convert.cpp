@@ -8,7 +8,7 @@
 #include "golden/kinds.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
-#include "mezzo/optim/detail/split_masters.h"
+#include "mezzo/optim/detail/packed_state.h"
 
 namespace mezzo::golden {
 

@@ -1,0 +1,253 @@
+// Moments in 8 bits: near to f32's where it counts, the same bits however a step is run, and states that go
+// both ways.
+#include <algorithm>
+#include <cmath>
+
+#include "mezzo/amp/grad_scaler.h"
+#include "mezzo/core/memory/allocator.h"
+#include "mezzo/kernels/optim/moments_8bit.h"
+#include "mezzo/optim/adam.h"
+#include "mezzo/optim/detail/packed_state.h"
+#include "mezzo/optim/remap.h"
+#include "mezzo/optim/sgd.h"
+#include "mezzo/tests/support/algorithms.h"
+#include "optim/optim_support.h"
+#include "support/thread_guard.h"
+
+namespace mezzo::optim {
+namespace {
+
+const Value kPacked = Value::Map{{"state_bits", 8}};
+constexpr std::size_t kCount = 5000;  // 19 blocks and a part of one
+
+std::vector<Algorithm> algorithms_with_moments() {
+  std::vector<Algorithm> all = algorithms();
+  std::erase_if(all, [](const Algorithm& one) { return !one.options.contains("state_bits"); });
+  return all;
+}
+
+class EveryPackedOptimizer : public ::testing::TestWithParam<Algorithm> {};
+
+INSTANTIATE_TEST_SUITE_P(All, EveryPackedOptimizer, ::testing::ValuesIn(algorithms_with_moments()),
+                         [](const auto& named) { return named.param.name; });
+
+std::vector<Tensor> parameters(DType dtype = DType::f32) {
+  return {parameter_of(values_of(1, kCount), dtype), parameter_of(values_of(2, 4095), dtype)};
+}
+
+void set_gradients(const std::vector<Tensor>& all, std::uint64_t step) {
+  std::uint64_t seed = 100 * step;
+  for (const Tensor& p : all) {
+    const NoGrad no_grad;
+    p.set_grad(
+        tensor(values_of(++seed, static_cast<std::size_t>(p.numel())), {.dtype = p.dtype()}).view(p.shape()));
+  }
+}
+
+void run(Optimizer& optimizer, std::uint64_t from, std::uint64_t to) {
+  for (std::uint64_t step = from; step < to; ++step) {
+    set_gradients(optimizer.parameters(), step);
+    optimizer.step();
+  }
+}
+
+TEST(PackedMoments, AreTheNearestEntriesTimesTheLargestOfABlock) {
+  for (const bool nonnegative : {false, true}) {
+    std::vector<double> values = values_of(3, 1000);
+    for (std::size_t i = 0; i < 300; ++i) values[i] *= std::pow(10.0, -static_cast<double>(i % 9));
+    for (std::size_t i = 512; i < 768; ++i) values[i] = 0;
+    if (nonnegative) {
+      for (double& value : values) value = std::abs(value);
+    }
+    const Tensor x = tensor(values, {.dtype = DType::f32});
+    const PackedMoments packed = packed_moments(x, nonnegative);
+    const std::vector<float> scales = packed.scales.to_vector<float>(), exact = x.to_vector<float>();
+    const std::vector<float> got = unpacked_moments(packed, nonnegative).to_vector<float>();
+    ASSERT_EQ(scales.size(), 4U);
+    for (std::size_t b = 0; b < 4; ++b) {
+      float largest = 1e-12F;
+      for (std::size_t i = 256 * b; i < std::min<std::size_t>(1000, 256 * (b + 1)); ++i)
+        largest = std::max(largest, std::abs(exact[i]));
+      EXPECT_EQ(scales[b], largest);
+    }
+    const std::vector<std::int64_t> codes = packed.codes.to_vector<std::int64_t>();
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const auto distance = [&, x = exact[i] / scales[i / 256]](int code) {
+        return std::abs(static_cast<double>(kernels::Moments8::entry(!nonnegative, code)) - x);
+      };
+      const int code = static_cast<int>(codes[i]);
+      EXPECT_EQ(got[i], kernels::Moments8::entry(!nonnegative, code) * scales[i / 256]);
+      for (const int other : {std::max(code - 1, 0), std::min(code + 1, 255)})
+        ASSERT_LE(distance(code), distance(other)) << i;
+    }
+    for (std::size_t i = 512; i < 768; ++i) EXPECT_EQ(got[i], 0);
+  }
+}
+
+TEST_P(EveryPackedOptimizer, TheUpdateIsMadeWithTheNewMomentsBeforeTheyAreRounded) {
+  // From one step to the next, the f32 optimizer with the packed one's state does the same.
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::vector<Tensor> packed_parameters = parameters(dtype), wide_parameters = parameters(dtype);
+    const Value masters = Value::Map{{"master_weights", dtype == DType::bf16}};
+    Value both = masters;
+    both.set("state_bits", 8);
+    const auto packed = GetParam().make(packed_parameters, both);
+    for (std::uint64_t step = 1; step < 6; ++step) {
+      const auto wide = GetParam().make(wide_parameters, masters);
+      {
+        const NoGrad no_grad;
+        for (std::size_t i = 0; i < 2; ++i) wide_parameters[i].copy_(packed_parameters[i]);
+      }
+      wide->load_state_dict(packed->state_dict());
+      run(*packed, step, step + 1);
+      run(*wide, step, step + 1);
+      for (std::size_t i = 0; i < 2; ++i)
+        ASSERT_EQ(bits(packed_parameters[i]), bits(wide_parameters[i])) << "step " << step;
+      // The small parameter has f32 moments; those of the large one are the f32 ones, rounded.
+      for (const auto& [key, tensor] : wide->state_dict().tensors) {
+        const Tensor own = state_of(*packed, key);
+        if (own.dtype() != DType::u8) {
+          ASSERT_EQ(bits(own), bits(tensor)) << key;
+          continue;
+        }
+        const std::string name = key.substr(2);
+        const PackedMoments rounded = packed_moments(tensor, is_nonnegative(name));
+        ASSERT_EQ(bits(own), bits(rounded.codes)) << key;
+        ASSERT_EQ(bits(state_of(*packed, key + "_scale")), bits(rounded.scales)) << key;
+      }
+    }
+  }
+}
+
+TEST_P(EveryPackedOptimizer, HasTheSameBitsHoweverAStepIsRun) {
+  const auto straight = GetParam().make(parameters(), kPacked);
+  run(*straight, 1, 7);
+  const test::ThreadGuard guard(8);
+  const auto first = GetParam().make(parameters(), kPacked), second = GetParam().make(parameters(), kPacked);
+  run(*first, 1, 3);
+  ScalerRecord skip;
+  skip.found_inf = 1;
+  set_gradients(first->parameters(), 50);
+  first->step({.record = &skip});
+  run(*first, 3, 4);
+  run(*second, 90, 92);
+  {
+    const NoGrad no_grad;
+    for (std::size_t i = 0; i < 2; ++i) second->parameters()[i].copy_(first->parameters()[i]);
+  }
+  second->load_state_dict(saved(*first));
+  EXPECT_EQ(state_bits(*second), state_bits(*first));
+  const Tensor before = second->parameters()[0], after = before.detach().clone().requires_grad_();
+  static_cast<void>(remap(*second, {{before, after}}));
+  run(*second, 4, 7);
+  EXPECT_EQ(state_bits(*second), state_bits(*straight));
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(bits(second->parameters()[i]), bits(straight->parameters()[i]));
+}
+
+TEST_P(EveryPackedOptimizer, AnyLayoutHasTheSameBits) {
+  std::vector<std::vector<std::uint64_t>> results;
+  for (const bool transposed : {false, true}) {
+    Tensor p = parameter_of(values_of(4, 70 * 90), DType::bf16).detach().view({70, 90});
+    if (transposed) p = transpose(transpose(p, 0, 1).contiguous(), 0, 1);
+    p.requires_grad_();
+    const auto optimizer = GetParam().make({p}, Value::Map{{"state_bits", 8}, {"master_weights", "split"}});
+    run(*optimizer, 1, 5);
+    results.push_back(bits(p.detach().contiguous()));
+  }
+  EXPECT_EQ(results[0], results[1]);
+}
+
+TEST_P(EveryPackedOptimizer, LoadsF32MomentsAndGivesThemBack) {
+  const auto wide = GetParam().make(parameters()), packed = GetParam().make(parameters(), kPacked);
+  run(*wide, 1, 4);
+  packed->load_state_dict(saved(*wide));
+  EXPECT_EQ(packed->state_dict().options.at("param_groups").at(0).at("state_bits"), Value(8)) << "its own";
+  for (const auto& [key, tensor] : wide->state_dict().tensors) {
+    if (!key.starts_with("0.") || key == "0.step") continue;
+    EXPECT_EQ(state_of(*packed, key).dtype(), DType::u8) << key;
+    EXPECT_EQ(state_of(*packed, key).shape(), tensor.shape());
+  }
+  const auto back = GetParam().make(parameters());
+  back->load_state_dict(saved(*packed));
+  for (const auto& [key, tensor] : wide->state_dict().tensors) {
+    const Tensor got = state_of(*back, key);
+    ASSERT_EQ(got.dtype(), tensor.dtype()) << key;
+    if (key.starts_with("1.") || key == "0.step") {
+      EXPECT_EQ(bits(got), bits(tensor)) << key;
+      continue;
+    }
+    const PackedMoments rounded = packed_moments(tensor, is_nonnegative(key.substr(2)));
+    EXPECT_EQ(bits(got), bits(unpacked_moments(rounded, is_nonnegative(key.substr(2))))) << key;
+  }
+}
+
+TEST(PackedMoments, ABrokenStateIsRefused) {
+  Adam adam(parameters(), {.state_bits = 8});
+  run(adam, 1, 3);
+  const auto before = state_bits(adam);
+  const auto refuse = [&](const std::string& key, const Tensor& other) {
+    OptimizerState state = saved(adam);
+    std::erase_if(state.tensors, [&](const auto& entry) { return entry.first == key; });
+    if (other.defined()) state.tensors.emplace_back(key, other);
+    EXPECT_THROW(adam.load_state_dict(state), Error) << key;
+    EXPECT_EQ(state_bits(adam), before);
+  };
+  refuse("0.exp_avg_scale", {});
+  refuse("0.exp_avg_scale", ones({3}));
+  refuse("0.exp_avg_scale", ones({20}, {.dtype = DType::i32}));
+  refuse("0.exp_avg", {});
+  refuse("0.exp_avg", zeros({7}, {.dtype = DType::u8}));
+  refuse("0.exp_avg", zeros({5000}, {.dtype = DType::i32}));
+}
+
+TEST(PackedMoments, OtherBitsAreRefused) {
+  for (const std::int64_t wrong : {0, 4, 16, -8})
+    EXPECT_THROW(Adam(parameters(), {.state_bits = wrong}), ValueError) << wrong;
+}
+
+TEST(PackedMoments, AreForF32AndNarrowerParameters) {
+  const std::vector<Tensor> with = parameters(DType::f64), without = parameters(DType::f64);
+  AdamW a(with, {.state_bits = 8}), b(without, {});
+  run(a, 1, 4);
+  run(b, 1, 4);
+  EXPECT_EQ(bits(with[0]), bits(without[0]));
+}
+
+TEST(PackedMoments, TakeAQuarterOfF32sMemory) {
+  constexpr std::int64_t kLarge = 1 << 20;
+  const auto bytes_of = [](std::int64_t bits_of_state) {
+    const Tensor p = zeros({kLarge}).requires_grad_();
+    p.set_grad(ones({kLarge}));
+    AdamW adam(std::vector<Tensor>{p}, {.state_bits = bits_of_state});
+    reset_peak_memory_stats(Device::cpu());
+    const std::int64_t before = memory_stats(Device::cpu()).current;
+    adam.step();
+    return static_cast<double>(memory_stats(Device::cpu()).peak - before);
+  };
+  EXPECT_LT(bytes_of(8), 0.27 * bytes_of(32));
+}
+
+TEST(PackedMoments, TrainAsF32Moments) {
+  const auto loss_after = [](std::int64_t bits_of_state) {
+    Generator generator(5);
+    const Tensor w = zeros({64, 128}).requires_grad_();
+    const Tensor truth = normal(0, 1, {64, 128}, {}, generator);
+    AdamW adam(std::vector<Tensor>{w}, {.lr = 0.05, .weight_decay = 0, .state_bits = bits_of_state});
+    Tensor loss;
+    for (int step = 0; step < 60; ++step) {
+      const Tensor x = normal(0, 1, {32, 128}, {}, generator);
+      adam.zero_grad();
+      loss = mse_loss(linear(x, w), linear(x, truth));
+      loss.backward();
+      adam.step();
+    }
+    return loss.item();
+  };
+  const double wide = loss_after(32);
+  EXPECT_LT(wide, 20);
+  EXPECT_NEAR(loss_after(8), wide, 0.1 * wide);
+}
+
+}  // namespace
+}  // namespace mezzo::optim
