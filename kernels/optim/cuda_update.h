@@ -128,7 +128,7 @@ class NarrowValues {
   __device__ MEZZO_ALWAYS_INLINE void store_pack(std::int64_t i, float* values) const {
     const Array& value = slot_.arrays[kValue];
     if (!slot_.is_split) {
-      round(values, kPack, kPack * i);
+      if (slot_.rounds_at_random) round(values, kPack, kPack * i);
       return cuda::store_pack<float, Among::floating>(value.data, value.dtype, i, values);
     }
     Words parameters{}, remainders{};
@@ -152,7 +152,7 @@ class NarrowValues {
                                             float& value) const {
     const Array& array = slot_.arrays[kValue];
     if (!slot_.is_split) {
-      round(&value, 1, i);
+      if (slot_.rounds_at_random) round(&value, 1, i);
       return cuda::store<float, Among::floating>(array.data, array.dtype, value_at, value);
     }
     const SplitMaster split = SplitMaster::of(value);
