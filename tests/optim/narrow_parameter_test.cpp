@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "mezzo/amp/grad_scaler.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/averaged_weights.h"
 #include "mezzo/optim/clip.h"
