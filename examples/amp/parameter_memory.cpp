@@ -74,8 +74,8 @@ int run(Device device) {
                   bytes.before, bytes.made, bytes.before + bytes.made);
     // Two moments; the master or half of one; the copy for autocast.
     const double master = way.options.master_weights == optim::MasterWeights::split ? 2 : 4;
-    const double expected =
-        8 + (way.options.master_weights ? master : 0) + (way.weights != way.region ? 2 : 0);
+    const double expected = way.options.state_bits / 4.0 + (way.options.master_weights ? master : 0) +
+                            (way.weights != way.region ? 2 : 0);
     good = good && (way.sharded || std::abs(bytes.made - expected) < 0.1);
   }
   if (good) return 0;
