@@ -63,8 +63,8 @@ void add_steps(Worker& worker, const std::string& size, Shapes (*shapes)()) {
       {"_stochastic", {.stochastic_rounding = true}},
       {"_masters", {.master_weights = true}},
       {"_split", {.master_weights = optim::MasterWeights::split}}};
-  for (const auto& [way, options] : ways) {
-    worker.add("adamw_" + size + way + "/bf16", [shapes, options = options] {
+  for (const auto& one : ways) {
+    worker.add("adamw_" + size + one.first + "/bf16", [shapes, options = one.second] {
       return step_of(std::make_shared<optim::AdamW>(parameters_with_gradients(shapes(), kBF16), options));
     });
   }
