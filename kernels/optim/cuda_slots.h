@@ -43,7 +43,7 @@ struct PackedSlot : StridedUpdateSlot {
   std::int64_t elements = 0;
 };
 
-/// The values of a narrow parameter (SlotBase::is_narrow).
+/// The values of any parameter in f32, narrow or not (SlotBase::is_narrow).
 class NarrowValues {
  public:
   __device__ explicit NarrowValues(const SlotBase& slot) : slot_(slot) {}

@@ -336,6 +336,13 @@ inline StridedUpdateSlot strided_slot_of(const ParameterUpdate& update) {
   return slot;
 }
 
+/// Whether F reads and writes moments in 8 bits. One without states leaves those that are there, as SGD whose
+/// momentum a schedule has taken to 0.
+template <class F>
+bool has_codes(const ParameterUpdate& update) {
+  return F::kStates > 0 && update.scales[0] != nullptr;
+}
+
 /// All parameters whose compute type is T, those of them that are narrow or not.
 template <class F, class T, bool kNarrow, class Rule>
 void update_all(Device device, std::span<const ParameterUpdate> updates, const Rule& rule,
@@ -344,7 +351,7 @@ void update_all(Device device, std::span<const ParameterUpdate> updates, const R
   constexpr std::size_t kShared = BlockTalk<F>::kBytes;
   const auto make = [&](const ParameterUpdate& update) -> std::optional<UpdateSlot> {
     if ((update.value.dtype == DType::f64) != std::is_same_v<T, double>) return std::nullopt;
-    if (numbers_of(update).is_narrow() != kNarrow || update.scales[0] != nullptr) return std::nullopt;
+    if (numbers_of(update).is_narrow() != kNarrow || has_codes<F>(update)) return std::nullopt;
     std::optional<UpdateSlot> slot = slot_of<T>(update);
     if (!slot) {
       const Grid grid = grid_for(std::max<std::int64_t>(layout::numel(update.value.shape), 1));
@@ -367,7 +374,7 @@ void update_all_packed(Device device, std::span<const ParameterUpdate> updates, 
                        const Control& control) {
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   const auto make = [&](const ParameterUpdate& update) -> std::optional<PackedSlot> {
-    if (update.scales[0] == nullptr) return std::nullopt;
+    if (!has_codes<F>(update)) return std::nullopt;
     PackedSlot slot{strided_slot_of(update)};
     for (std::size_t s = 0; s < kMaxBuffers; ++s) slot.scales[s] = update.scales[s];
     slot.nonnegative = update.nonnegative;

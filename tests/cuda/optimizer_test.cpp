@@ -139,6 +139,23 @@ TEST_P(CudaEveryOptimizer, AnyStridesAgreeWithTheCpu) {
   }
 }
 
+TEST_P(CudaEveryOptimizer, MomentumTakenToZeroAgreesWithTheCpu) {
+  const Value& options = GetParam().options;
+  if (!options.contains("momentum") || options.at("momentum").as_double() == 0) return;
+  for (const std::int64_t state_bits : {32, 8}) {
+    expect_same([&](Device device, Trace& trace) {
+      const std::vector<Tensor> parameters{leaf(1, {4100}, DType::f32, device)};
+      const auto optimizer = GetParam().make(parameters, Value::Map{{"state_bits", state_bits}});
+      for (std::uint64_t step = 0; step < 4; ++step) {
+        if (step == 2) optimizer->set_momentum(0);
+        set_gradients(parameters, 10 * step);
+        optimizer->step();
+        trace.add("step " + std::to_string(step), parameters[0]);
+      }
+    });
+  }
+}
+
 TEST_P(CudaEveryOptimizer, TheUpdateDoesNotDependOnWhetherGradientsAreLeftUnscaled) {
   const Device device = Device::cuda(0);
   const auto train = [&](bool write_unscaled, double left) {
