@@ -263,13 +263,10 @@ class Optimizer {
   [[nodiscard]] std::pair<std::size_t, std::size_t> locate(std::size_t i) const;
   /// parameter_name(i) by group and position.
   [[nodiscard]] std::string parameter_name(std::size_t group, std::size_t position) const;
-  /// f(key in a state dict, tensor) for all that is kept for a parameter under its group's present options.
-  template <class P, class F>
-  void each_slot(std::size_t group, std::size_t index, P& parameter, F f) const;
   [[nodiscard]] Parameter loaded(std::size_t group, std::size_t index, const Parameter& parameter,
                                  SavedState& saved) const;
-  void load_buffer(Parameter& parameter, std::size_t i, const StateNames& names, const std::string& key,
-                   const Tensor& value, SavedState& saved) const;
+  void load_buffer(Parameter& parameter, std::size_t index, std::size_t i, const StateNames& names,
+                   SavedState& saved) const;
   [[nodiscard]] std::vector<std::vector<Parameter>> all_loaded(const OptimizerState& state) const;
   /// Options other than the rates, and how many buffers they ask for: what a captured step has fixed.
   [[nodiscard]] Value fixed_options() const;

@@ -1,6 +1,4 @@
 // Saving and restoring an optimizer. Everything that can fail comes before the first change.
-#include <algorithm>
-
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
@@ -15,23 +13,10 @@ namespace {
 
 constexpr std::string_view kLoad = "Optimizer.load_state_dict";
 
-/// Of the moments with that key.
-std::string scale_key(const std::string& key) { return key + "_scale"; }
+/// Name of the scales of moments in 8 bits.
+std::string scale_name(std::string_view moments) { return std::string(moments) + "_scale"; }
 
 }  // namespace
-
-template <class P, class F>
-void Optimizer::each_slot(std::size_t group, std::size_t index, P& parameter, F f) const {
-  const StateNames names = state_names(group);
-  f(state_key(index, "step"), parameter.step);
-  if (!names.carried.empty()) f(state_key(index, names.carried), parameter.carried);
-  std::size_t i = 0;
-  for (const std::string_view name : names.buffers) {
-    f(state_key(index, name), parameter.buffers[i]);
-    f(scale_key(state_key(index, name)), parameter.scales[i++]);
-  }
-  if (is_16bit(parameter.tensor.dtype()) && names.masters) f(state_key(index, kMaster), parameter.master);
-}
 
 OptimizerState Optimizer::state_dict() const {
   const NoGrad no_grad;
@@ -46,13 +31,20 @@ OptimizerState Optimizer::state_dict() const {
     Value group = group_options(g, rates);
     group.set("num_parameters", static_cast<std::int64_t>(groups_[g].parameters.size()));
     groups.push_back(std::move(group));
+    const StateNames names = state_names(g);
     for (const Parameter& parameter : groups_[g].parameters) {
-      each_slot(g, index++, parameter, [&](const std::string& key, const Tensor& tensor) {
-        if (!tensor.defined()) return;
-        const bool is_split = &tensor == &parameter.master && tensor.dtype() == DType::i16;
-        state.tensors.emplace_back(key,
-                                   is_split ? joined_masters(parameter.tensor.detach(), tensor) : tensor);
-      });
+      const auto add = [&](std::string_view name, const Tensor& tensor) {
+        if (tensor.defined()) state.tensors.emplace_back(state_key(index, name), tensor);
+      };
+      add("step", parameter.step);
+      if (!names.carried.empty()) add(names.carried, parameter.carried);
+      for (std::size_t i = 0; i < names.buffers.size(); ++i) {
+        add(names.buffers[i], parameter.buffers[i]);
+        add(scale_name(names.buffers[i]), parameter.scales[i]);
+      }
+      const bool is_split = parameter.master.defined() && parameter.master.dtype() == DType::i16;
+      add(kMaster, is_split ? joined_masters(parameter.tensor.detach(), parameter.master) : parameter.master);
+      ++index;
     }
   }
   state.options.set("optimizer", name());
@@ -60,31 +52,40 @@ OptimizerState Optimizer::state_dict() const {
   return state;
 }
 
-/// A buffer of a parameter from its saved values, or from codes whose scales are in `saved`.
-void Optimizer::load_buffer(Parameter& parameter, std::size_t i, const StateNames& names,
-                            const std::string& key, const Tensor& value, SavedState& saved) const {
+/// Buffer i of a parameter from its saved values, or from codes and their scales, whatever this optimizer
+/// keeps.
+void Optimizer::load_buffer(Parameter& parameter, std::size_t index, std::size_t i, const StateNames& names,
+                            SavedState& saved) const {
+  const std::string key = state_key(index, names.buffers[i]);
+  const Tensor value = saved.take(key, parameter.tensor.shape(), false);
+  if (!value.defined()) return;
   const bool nonnegative = is_nonnegative(names.buffers[i]), is_packed = value.dtype() == DType::u8;
   if (!is_packed && !is_floating(value.dtype()))
     throw DTypeError(kLoad, "a floating " + key + ", or codes (u8)", to_string(value.dtype()),
                      "check the file");
-  PackedMoments moments{value.detach().to(device_), {}};
+  Tensor scales;
   if (is_packed) {
-    moments.scales =
-        saved.take(scale_key(key), {kernels::Moments8::blocks(value.numel())}, true).detach().to(device_);
-    if (!moments.scales.defined()) return;  // end_parameter says so
-    moments.scales = moments.scales.to(DType::f32);
+    scales = saved.take(state_key(index, scale_name(names.buffers[i])),
+                        {kernels::Moments8::blocks(value.numel())}, true);
+    if (!scales.defined()) return;  // end_parameter says so
   }
-  const bool packs = names.packed && takes_8_bits(parameter.tensor);
-  if (packs) {
-    moments = is_packed ? PackedMoments{moments.codes.clone(), moments.scales.clone()}
-                        : packed_moments(moments.codes, nonnegative);
-    parameter.buffers[i] = moments.codes.contiguous();
-    parameter.scales[i] = moments.scales.contiguous();
-    return;
+  const TensorOptions wide{.dtype = parameter.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32,
+                           .device = device_};
+  const auto own = [&](const Tensor& from, const TensorOptions& options) {
+    const Tensor copy = empty(from.shape(), options);
+    copy.copy_(from.detach());
+    return copy;
+  };
+  PackedMoments moments;
+  if (is_packed)
+    moments = {own(value, {.dtype = DType::u8, .device = device_}), own(scales, {.device = device_})};
+  if (names.packed && takes_8_bits(parameter.tensor)) {
+    if (!is_packed) moments = packed_moments(own(value, wide), nonnegative);
+    parameter.buffers[i] = moments.codes;
+    parameter.scales[i] = moments.scales;
+  } else {
+    parameter.buffers[i] = own(is_packed ? unpacked_moments(moments, nonnegative) : value, wide);
   }
-  const DType wide = parameter.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  parameter.buffers[i] = empty(value.shape(), {.dtype = wide, .device = device_});
-  parameter.buffers[i].copy_(is_packed ? unpacked_moments(moments, nonnegative) : moments.codes);
 }
 
 /// A parameter with its saved state, which is taken out of `saved`.
@@ -94,27 +95,21 @@ Optimizer::Parameter Optimizer::loaded(std::size_t group, std::size_t index, con
   result.tensor = parameter.tensor;
   result.name = parameter.name;
   result.seen = parameter.tensor.version();
-  const DType wide = parameter.tensor.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const auto load = [&](std::string_view name, const Shape& shape, DType dtype) {
+    const bool is_count = dtype == DType::i64;
+    const Tensor value = saved.take(state_key(index, name), shape, !is_count);
+    if (!value.defined()) return Tensor();
+    if (is_count) require_saved_count(kLoad, state_key(index, name), value.item());
+    const Tensor copy = empty(shape, {.dtype = dtype, .device = device_});
+    copy.copy_(value.detach());
+    return copy;
+  };
   const StateNames names = state_names(group);
-  each_slot(group, index, result, [&](const std::string& key, Tensor& slot) {
-    const auto* const in_scales = std::find_if(result.scales.begin(), result.scales.end(),
-                                               [&](const Tensor& scales) { return &scales == &slot; });
-    if (in_scales != result.scales.end()) return;  // comes with the codes
-    const auto* const in_buffers = std::find_if(result.buffers.begin(), result.buffers.end(),
-                                                [&](const Tensor& buffer) { return &buffer == &slot; });
-    const bool is_step = &slot == &result.step, is_carried = &slot == &result.carried;
-    const Shape shape = is_step || is_carried ? Shape{} : parameter.tensor.shape();
-    const Tensor value = saved.take(key, shape, !is_step && in_buffers == result.buffers.end());
-    if (!value.defined()) return;
-    if (in_buffers != result.buffers.end()) {
-      const auto i = static_cast<std::size_t>(in_buffers - result.buffers.begin());
-      load_buffer(result, i, names, key, value, saved);
-      return;
-    }
-    slot = empty(shape, {.dtype = is_step ? DType::i64 : is_carried ? DType::f64 : wide, .device = device_});
-    slot.copy_(value.detach());
-    if (is_step) require_saved_count(kLoad, key, value.item());
-  });
+  result.step = load("step", {}, DType::i64);
+  if (!names.carried.empty()) result.carried = load(names.carried, {}, DType::f64);
+  for (std::size_t i = 0; i < names.buffers.size(); ++i) load_buffer(result, index, i, names, saved);
+  if (is_16bit(parameter.tensor.dtype()) && names.masters)
+    result.master = load(kMaster, parameter.tensor.shape(), DType::f32);
   saved.end_parameter();
   return result;
 }

@@ -11,17 +11,14 @@ namespace mezzo::kernels::cpu {
 
 namespace {
 
-struct PlainBlocks {
-  static void run(PhiloxKey key, std::uint64_t first, std::uint64_t stream, std::int64_t blocks,
+void blocks_plain(PhiloxKey key, std::uint64_t first, std::uint64_t stream, std::int64_t blocks,
                   std::uint16_t* halves) {
-    for (std::int64_t b = 0; b < blocks; ++b) {
-      const PhiloxBlock block =
-          FastPhilox{}(philox_counter(first + static_cast<std::uint64_t>(b), stream), key);
-      for (int k = 0; k < 8; ++k)
-        halves[8 * b + k] = static_cast<std::uint16_t>(block[k / 2] >> 16 * (k % 2));
-    }
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const PhiloxBlock block =
+        FastPhilox{}(philox_counter(first + static_cast<std::uint64_t>(b), stream), key);
+    for (int k = 0; k < 8; ++k) halves[8 * b + k] = static_cast<std::uint16_t>(block[k / 2] >> 16 * (k % 2));
   }
-};
+}
 
 #if defined(__x86_64__)
 /// The key of each round, word by word in 64 bits.
@@ -98,7 +95,7 @@ void philox_halves(PhiloxKey key, std::uint64_t first, std::uint64_t stream, std
   if (isa() == Isa::v4) return blocks_v4(key, first, stream, blocks, halves);
   if (isa() == Isa::v3) return blocks_v3(key, first, stream, blocks, halves);
 #endif
-  PlainBlocks::run(key, first, stream, blocks, halves);
+  blocks_plain(key, first, stream, blocks, halves);
 }
 
 }  // namespace mezzo::kernels::cpu

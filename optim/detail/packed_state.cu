@@ -45,14 +45,28 @@ void move(Device device, kernels::ParameterUpdate& update, Source source) {
     kernels::update<MoveStateFn>(device, std::span(&update, 1), source, control);
 }
 
-}  // namespace
-
-Tensor joined_masters(const Tensor& parameter, const Tensor& remainder) {
-  const Tensor master = empty_like(parameter, DType::f32);
+/// An update of the masters that these are.
+kernels::ParameterUpdate update_of_halves(const Tensor& parameter, const Tensor& remainder) {
   kernels::ParameterUpdate update;
   update.value = ops::view_of(parameter);
   update.copies[2] = ops::view_of(remainder);
   update.is_split = true;
+  return update;
+}
+/// An update whose state is the moments.
+kernels::ParameterUpdate update_of(const PackedMoments& moments, bool nonnegative) {
+  kernels::ParameterUpdate update;
+  update.state[0] = ops::view_of(moments.codes);
+  update.scales[0] = static_cast<float*>(moments.scales.impl().data());
+  update.nonnegative = nonnegative ? 1 : 0;
+  return update;
+}
+
+}  // namespace
+
+Tensor joined_masters(const Tensor& parameter, const Tensor& remainder) {
+  const Tensor master = empty_like(parameter, DType::f32);
+  kernels::ParameterUpdate update = update_of_halves(parameter, remainder);
   update.gradient = update.value;
   update.copies[0] = ops::view_of(master);
   move(parameter.device(), update, Source::value);
@@ -61,10 +75,7 @@ Tensor joined_masters(const Tensor& parameter, const Tensor& remainder) {
 
 Tensor split_masters(const Tensor& master, const Tensor& parameter) {
   const Tensor remainder = zeros_like(parameter, DType::i16);
-  kernels::ParameterUpdate update;
-  update.value = ops::view_of(parameter);
-  update.copies[2] = ops::view_of(remainder);
-  update.is_split = true;
+  kernels::ParameterUpdate update = update_of_halves(parameter, remainder);
   update.gradient = ops::view_of(master);
   move(parameter.device(), update, Source::gradient);
   parameter.impl().storage->bump_version();
@@ -86,19 +97,6 @@ bool takes_8_bits(const Tensor& parameter) {
 }
 
 bool is_nonnegative(std::string_view moments) { return moments.ends_with("_sq") || moments == "square_avg"; }
-
-namespace {
-
-/// An update whose state is the moments.
-kernels::ParameterUpdate update_of(const PackedMoments& moments, bool nonnegative) {
-  kernels::ParameterUpdate update;
-  update.state[0] = ops::view_of(moments.codes);
-  update.scales[0] = static_cast<float*>(moments.scales.impl().data());
-  update.nonnegative = nonnegative ? 1 : 0;
-  return update;
-}
-
-}  // namespace
 
 PackedMoments zero_moments(const Tensor& parameter, bool nonnegative) {
   using kernels::Moments8;
