@@ -13,8 +13,7 @@
 #include "mezzo/optim/sgd.h"
 #include "mezzo/tests/support/algorithms.h"
 #include "mezzo/tests/support/message_of.h"
-#include "optim/optim_support.h"
-#include "support/thread_guard.h"
+#include "optim/steps.h"
 
 namespace mezzo::optim {
 namespace {
@@ -32,22 +31,6 @@ INSTANTIATE_TEST_SUITE_P(All, EveryNarrowOptimizer, ::testing::ValuesIn(algorith
 
 std::vector<Tensor> parameters(DType dtype = DType::bf16) {
   return {parameter_of(values_of(1, kCount), dtype), parameter_of(values_of(2, 37), dtype)};
-}
-
-void set_gradients(const std::vector<Tensor>& all, std::uint64_t step, double scale = 1) {
-  std::uint64_t seed = 100 * step;
-  for (const Tensor& p : all) {
-    const NoGrad no_grad;
-    const auto count = static_cast<std::size_t>(p.numel());
-    p.set_grad((tensor(values_of(++seed, count), {.dtype = p.dtype()}) * scale).view(p.shape()));
-  }
-}
-
-void run(Optimizer& optimizer, std::uint64_t from, std::uint64_t to) {
-  for (std::uint64_t step = from; step < to; ++step) {
-    set_gradients(optimizer.parameters(), step);
-    optimizer.step();
-  }
 }
 
 /// The two have the same state, masters included, and the parameters of `split` are their masters, rounded.
@@ -69,8 +52,8 @@ void expect_same(const Optimizer& split, const Optimizer& wide) {
 TEST_P(EveryNarrowOptimizer, SplitMastersTakeTheStepsOfF32Masters) {
   const auto split = GetParam().make(parameters(), kSplit), wide = GetParam().make(parameters(), kMasters);
   for (std::uint64_t step = 1; step < 10; ++step) {
-    run(*split, step, step + 1);
-    run(*wide, step, step + 1);
+    run_steps(*split, step, step + 1);
+    run_steps(*wide, step, step + 1);
     expect_same(*split, *wide);
   }
   EXPECT_TRUE(split->has_master(0));
@@ -83,7 +66,7 @@ TEST_P(EveryNarrowOptimizer, SplitMastersUnderAScaler) {
     const std::vector<Tensor> all = optimizer->parameters();
     for (std::uint64_t step = 1; step < 8; ++step) {
       static_cast<void>(scaler.scale(zeros({})));
-      set_gradients(all, step, scaler.get_scale());
+      give_gradients(all, step, scaler.get_scale());
       if (step == 3) select(all[1].grad(), 0, 5).fill_(std::numeric_limits<double>::infinity());
       if (step % 2 == 0) {
         scaler.unscale_(*optimizer);
@@ -101,8 +84,8 @@ TEST_P(EveryNarrowOptimizer, StatesOfBothKindsOfMastersGoBothWays) {
     for (const bool to_split : {true, false}) {
       const auto source = GetParam().make(parameters(), to_split ? kMasters : kSplit);
       const auto target = GetParam().make(parameters(), to_split ? kSplit : kMasters);
-      run(*source, 1, 4);
-      run(*target, 50, 52);  // what it holds must not matter
+      run_steps(*source, 1, 4);
+      run_steps(*target, 50, 52);  // what it holds must not matter
       const auto load_model = [&] {
         const NoGrad no_grad;
         for (std::size_t i = 0; i < 2; ++i) target->parameters()[i].copy_(source->parameters()[i]);
@@ -111,8 +94,8 @@ TEST_P(EveryNarrowOptimizer, StatesOfBothKindsOfMastersGoBothWays) {
       target->load_state_dict(saved(*source));
       if (!model_first) load_model();
       ASSERT_EQ(state_bits(*target), state_bits(*source));
-      run(*source, 4, 7);
-      run(*target, 4, 7);
+      run_steps(*source, 4, 7);
+      run_steps(*target, 4, 7);
       if (to_split)
         expect_same(*target, *source);
       else
@@ -124,7 +107,7 @@ TEST_P(EveryNarrowOptimizer, StatesOfBothKindsOfMastersGoBothWays) {
 TEST_P(EveryNarrowOptimizer, SplitMastersFollowARemappedParameter) {
   const auto split = GetParam().make(parameters(), kSplit), wide = GetParam().make(parameters(), kMasters);
   for (Optimizer* optimizer : {split.get(), wide.get()}) {
-    run(*optimizer, 1, 4);
+    run_steps(*optimizer, 1, 4);
     const Tensor before = optimizer->parameters()[0];
     const Tensor after = before.detach().clone().requires_grad_();
     {
@@ -132,7 +115,7 @@ TEST_P(EveryNarrowOptimizer, SplitMastersFollowARemappedParameter) {
       slice(after, 0, 0, 10).fill_(0.75);  // as a surgery that initialises a part anew
     }
     static_cast<void>(remap(*optimizer, {{before, after}}));
-    run(*optimizer, 4, 7);
+    run_steps(*optimizer, 4, 7);
   }
   expect_same(*split, *wide);
 }
@@ -143,8 +126,8 @@ TEST(SplitMasters, SurviveAveragesInTheParametersPlace) {
   AdamW wide(parameters(), {.lr = 0.01, .master_weights = true});
   EMA average(unnamed(all), {.decay = 0.5});
   for (std::uint64_t step = 1; step < 5; ++step) {
-    run(split, step, step + 1);
-    run(wide, step, step + 1);
+    run_steps(split, step, step + 1);
+    run_steps(wide, step, step + 1);
     average.update();
     const auto bits_before = bits(all[0]);
     {
@@ -163,8 +146,8 @@ TEST(SplitMasters, TakeTheStepsOfF32MastersInAnyLayout) {
     return std::make_unique<AdamW>(all, AdamWOptions{.lr = 0.01, .master_weights = masters});
   };
   const auto split = make(MasterWeights::split), wide = make(true);
-  run(*split, 1, 5);
-  run(*wide, 1, 5);
+  run_steps(*split, 1, 5);
+  run_steps(*wide, 1, 5);
   expect_same(*split, *wide);
 }
 
@@ -187,7 +170,7 @@ TEST(SplitMasters, NaNAndInfinityShow) {
 TEST(SplitMasters, OfAParameterThatOthersWriteAreWithinHalfOfItsLastPlace) {
   const Tensor p = parameter_of(values_of(1, kCount), DType::bf16);
   SGD sgd(std::vector<Tensor>{p}, {.lr = 1e-3, .master_weights = MasterWeights::split});
-  run(sgd, 1, 3);
+  run_steps(sgd, 1, 3);
   const std::vector<double> written{
       0.0, -0.0, 1.0, -2.5, 3.3895313892515355e38, std::numeric_limits<double>::infinity(), 0x1p-133};
   for (const double value : written) {
@@ -345,7 +328,7 @@ TEST_P(EveryNarrowOptimizer, RandomRoundingPicksANeighbourOfTheF32Update) {
       for (const Tensor& p : narrow) wide.push_back(p.detach().to(DType::f32).requires_grad_());
       const auto b = GetParam().make(wide);
       b->load_state_dict(a->state_dict());
-      set_gradients(narrow, step);
+      give_gradients(narrow, step);
       for (std::size_t i = 0; i < wide.size(); ++i) wide[i].set_grad(narrow[i].grad().to(DType::f32));
       a->step();
       b->step();
@@ -369,27 +352,7 @@ TEST_P(EveryNarrowOptimizer, RandomRoundingPicksANeighbourOfTheF32Update) {
 }
 
 TEST_P(EveryNarrowOptimizer, RandomRoundingHasTheSameBitsHoweverAStepIsRun) {
-  const auto straight = GetParam().make(parameters(), kRandom);
-  run(*straight, 1, 7);
-  // Other threads, a skipped step, and a load in the middle, into an optimizer that has had other steps.
-  const test::ThreadGuard guard(1);
-  const auto first = GetParam().make(parameters(), kRandom), second = GetParam().make(parameters(), kRandom);
-  run(*first, 1, 3);
-  ScalerRecord skip;
-  skip.found_inf = 1;
-  set_gradients(first->parameters(), 50);
-  first->step({.record = &skip});
-  run(*first, 3, 4);
-  run(*second, 90, 92);
-  {
-    const NoGrad no_grad;
-    for (std::size_t i = 0; i < 2; ++i) second->parameters()[i].copy_(first->parameters()[i]);
-  }
-  second->load_state_dict(saved(*first));
-  run(*second, 4, 7);
-  EXPECT_EQ(state_bits(*second), state_bits(*straight));
-  for (std::size_t i = 0; i < 2; ++i)
-    EXPECT_EQ(bits(second->parameters()[i]), bits(straight->parameters()[i]));
+  expect_same_bits_however_run([] { return GetParam().make(parameters(), kRandom); });
 }
 
 TEST(StochasticRounding, BitsDoNotDependOnThreadsOrLayout) {
@@ -400,7 +363,7 @@ TEST(StochasticRounding, BitsDoNotDependOnThreadsOrLayout) {
     if (way == 2) p = transpose(transpose(p, 0, 1).contiguous(), 0, 1);
     p.requires_grad_();
     AdamW adam(std::vector<Tensor>{p}, {.lr = 1e-3, .stochastic_rounding = true});
-    run(adam, 1, 4);
+    run_steps(adam, 1, 4);
     results.push_back(bits(p.detach().contiguous()));
   }
   EXPECT_EQ(results[1], results[0]);
@@ -441,8 +404,8 @@ TEST(StochasticRounding, IsForParametersOf16BitsAlone) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const std::vector<Tensor> with = parameters(dtype), without = parameters(dtype);
     AdamW a(with, {.stochastic_rounding = true}), b(without, {});
-    run(a, 1, 4);
-    run(b, 1, 4);
+    run_steps(a, 1, 4);
+    run_steps(b, 1, 4);
     EXPECT_EQ(bits(with[0]), bits(without[0]));
   }
 }

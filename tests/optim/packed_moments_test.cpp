@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mezzo/amp/grad_scaler.h"
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/kernels/optim/moments_8bit.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/detail/packed_state.h"
-#include "mezzo/optim/remap.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/tests/support/algorithms.h"
-#include "optim/optim_support.h"
-#include "support/thread_guard.h"
+#include "optim/steps.h"
 
 namespace mezzo::optim {
 namespace {
@@ -33,22 +30,6 @@ INSTANTIATE_TEST_SUITE_P(All, EveryPackedOptimizer, ::testing::ValuesIn(algorith
 
 std::vector<Tensor> parameters(DType dtype = DType::f32) {
   return {parameter_of(values_of(1, kCount), dtype), parameter_of(values_of(2, 4095), dtype)};
-}
-
-void set_gradients(const std::vector<Tensor>& all, std::uint64_t step) {
-  std::uint64_t seed = 100 * step;
-  for (const Tensor& p : all) {
-    const NoGrad no_grad;
-    p.set_grad(
-        tensor(values_of(++seed, static_cast<std::size_t>(p.numel())), {.dtype = p.dtype()}).view(p.shape()));
-  }
-}
-
-void run(Optimizer& optimizer, std::uint64_t from, std::uint64_t to) {
-  for (std::uint64_t step = from; step < to; ++step) {
-    set_gradients(optimizer.parameters(), step);
-    optimizer.step();
-  }
 }
 
 TEST(PackedMoments, AreTheNearestEntriesTimesTheLargestOfABlock) {
@@ -99,8 +80,8 @@ TEST_P(EveryPackedOptimizer, TheUpdateIsMadeWithTheNewMomentsBeforeTheyAreRounde
         for (std::size_t i = 0; i < 2; ++i) wide_parameters[i].copy_(packed_parameters[i]);
       }
       wide->load_state_dict(packed->state_dict());
-      run(*packed, step, step + 1);
-      run(*wide, step, step + 1);
+      run_steps(*packed, step, step + 1);
+      run_steps(*wide, step, step + 1);
       for (std::size_t i = 0; i < 2; ++i)
         ASSERT_EQ(bits(packed_parameters[i]), bits(wide_parameters[i])) << "step " << step;
       // The small parameter has f32 moments; those of the large one are the f32 ones, rounded.
@@ -120,29 +101,7 @@ TEST_P(EveryPackedOptimizer, TheUpdateIsMadeWithTheNewMomentsBeforeTheyAreRounde
 }
 
 TEST_P(EveryPackedOptimizer, HasTheSameBitsHoweverAStepIsRun) {
-  const auto straight = GetParam().make(parameters(), kPacked);
-  run(*straight, 1, 7);
-  const test::ThreadGuard guard(8);
-  const auto first = GetParam().make(parameters(), kPacked), second = GetParam().make(parameters(), kPacked);
-  run(*first, 1, 3);
-  ScalerRecord skip;
-  skip.found_inf = 1;
-  set_gradients(first->parameters(), 50);
-  first->step({.record = &skip});
-  run(*first, 3, 4);
-  run(*second, 90, 92);
-  {
-    const NoGrad no_grad;
-    for (std::size_t i = 0; i < 2; ++i) second->parameters()[i].copy_(first->parameters()[i]);
-  }
-  second->load_state_dict(saved(*first));
-  EXPECT_EQ(state_bits(*second), state_bits(*first));
-  const Tensor before = second->parameters()[0], after = before.detach().clone().requires_grad_();
-  static_cast<void>(remap(*second, {{before, after}}));
-  run(*second, 4, 7);
-  EXPECT_EQ(state_bits(*second), state_bits(*straight));
-  for (std::size_t i = 0; i < 2; ++i)
-    EXPECT_EQ(bits(second->parameters()[i]), bits(straight->parameters()[i]));
+  expect_same_bits_however_run([] { return GetParam().make(parameters(), kPacked); });
 }
 
 TEST_P(EveryPackedOptimizer, AnyLayoutHasTheSameBits) {
@@ -152,7 +111,7 @@ TEST_P(EveryPackedOptimizer, AnyLayoutHasTheSameBits) {
     if (transposed) p = transpose(transpose(p, 0, 1).contiguous(), 0, 1);
     p.requires_grad_();
     const auto optimizer = GetParam().make({p}, Value::Map{{"state_bits", 8}, {"master_weights", "split"}});
-    run(*optimizer, 1, 5);
+    run_steps(*optimizer, 1, 5);
     results.push_back(bits(p.detach().contiguous()));
   }
   EXPECT_EQ(results[0], results[1]);
@@ -160,7 +119,7 @@ TEST_P(EveryPackedOptimizer, AnyLayoutHasTheSameBits) {
 
 TEST_P(EveryPackedOptimizer, LoadsF32MomentsAndGivesThemBack) {
   const auto wide = GetParam().make(parameters()), packed = GetParam().make(parameters(), kPacked);
-  run(*wide, 1, 4);
+  run_steps(*wide, 1, 4);
   packed->load_state_dict(saved(*wide));
   EXPECT_EQ(packed->state_dict().options.at("param_groups").at(0).at("state_bits"), Value(8)) << "its own";
   for (const auto& [key, tensor] : wide->state_dict().tensors) {
@@ -184,7 +143,7 @@ TEST_P(EveryPackedOptimizer, LoadsF32MomentsAndGivesThemBack) {
 
 TEST(PackedMoments, ABrokenStateIsRefused) {
   Adam adam(parameters(), {.state_bits = 8});
-  run(adam, 1, 3);
+  run_steps(adam, 1, 3);
   const auto before = state_bits(adam);
   const auto refuse = [&](const std::string& key, const Tensor& other) {
     OptimizerState state = saved(adam);
@@ -209,8 +168,8 @@ TEST(PackedMoments, OtherBitsAreRefused) {
 TEST(PackedMoments, AreForF32AndNarrowerParameters) {
   const std::vector<Tensor> with = parameters(DType::f64), without = parameters(DType::f64);
   AdamW a(with, {.state_bits = 8}), b(without, {});
-  run(a, 1, 4);
-  run(b, 1, 4);
+  run_steps(a, 1, 4);
+  run_steps(b, 1, 4);
   EXPECT_EQ(bits(with[0]), bits(without[0]));
 }
 
@@ -244,9 +203,9 @@ TEST(PackedMoments, TrainAsF32Moments) {
     }
     return loss.item();
   };
+  // Both moments are off by up to half of the distance of entries, 0.7 % of the largest of a block.
   const double wide = loss_after(32);
-  EXPECT_LT(wide, 20);
-  EXPECT_NEAR(loss_after(8), wide, 0.1 * wide);
+  EXPECT_NEAR(loss_after(8), wide, 0.03 * wide);
 }
 
 }  // namespace

@@ -84,6 +84,46 @@ INSTANTIATE_TEST_SUITE_P(Recipes, Resuming,
                                          Recipe{"f16", DType::f16}, Recipe{"masters", DType::f16, true}),
                          [](const testing::TestParamInfo<Recipe>& recipe) { return recipe.param.name; });
 
+TEST_F(Checkpoints, OfNarrowParametersAndMomentsGoOnWithTheBitsOfOneRun) {
+  using optim::AdamW, optim::AdamWOptions, optim::MasterWeights;
+  for (const AdamWOptions& options :
+       {AdamWOptions{.master_weights = MasterWeights::split},
+        AdamWOptions{.stochastic_rounding = true, .state_bits = 8},
+        AdamWOptions{.master_weights = MasterWeights::split, .state_bits = 8}}) {
+    struct Training {
+      explicit Training(const AdamWOptions& options) {
+        net.to(DType::bf16);
+        adam.emplace(net, options);
+      }
+      void run(std::uint64_t from, std::uint64_t to) {
+        for (std::uint64_t step = from; step < to; ++step) {
+          Generator generator(step);
+          const Tensor x = normal(0, 1, {8, 80}, {}, generator).to(DType::bf16);
+          adam->zero_grad();
+          mse_loss(net(x).to(DType::f32), x.to(DType::f32)).backward();
+          adam->step();
+        }
+      }
+      nn::Linear net{80, 80};
+      std::optional<AdamW> adam;
+    };
+    manual_seed(1);
+    Training straight(options);
+    manual_seed(1);
+    Training stopped(options), resumed(options);
+    straight.run(0, 6);
+    stopped.run(0, 3);
+    save_checkpoint(path(), {{"model", stopped.net}, {"optimizer", *stopped.adam}});
+    load_checkpoint(path(), {{"model", resumed.net}, {"optimizer", *resumed.adam}});
+    resumed.run(3, 6);
+    EXPECT_TRUE(equal(resumed.net.weight, straight.net.weight));
+    const auto got = resumed.adam->state_dict().tensors, want = straight.adam->state_dict().tensors;
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_TRUE(equal(got[i].second, want[i].second)) << want[i].first;
+  }
+}
+
 TEST_F(Checkpoints, HoldTensorsUnderPyTorchsNamesAndValuesAsJson) {
   nn::Sequential net(nn::Linear(2, 3), nn::BatchNorm1d(3));
   optim::AdamW adam(net, {.lr = 1e-3});
