@@ -66,19 +66,15 @@ class GraphDraws final : public mezzo::detail::DrawRecorder {
   }
 
   /// Reserves what one replay takes of each sequence and writes where it begins, in the order of `stream` and
-  /// after the replay before. Throws StateError while `stream` captures.
-  void before_replay(const Stream& stream) {
+  /// behind `replayed`, the replay before. Throws StateError while `stream` captures.
+  void before_replay(const Stream& stream, const Event& replayed) {
     if (sources_.empty()) return;
     refuse_in_capture(stream, "replaying a step that draws random numbers");
-    replayed_.wait(stream);
+    replayed.wait(stream);
     for (const Source& source : sources_) {
       const GeneratorState base = source.sequence->advance(source.blocks);
       staging(device_.index).upload(source.base->data(), &base, sizeof(base), stream);
     }
-  }
-  /// To be called after the replay has been put into `stream`.
-  void after_replay(const Stream& stream) {
-    if (!sources_.empty()) replayed_.record(stream);
   }
 
  private:
@@ -90,7 +86,6 @@ class GraphDraws final : public mezzo::detail::DrawRecorder {
 
   Device device_;
   std::vector<Source> sources_;
-  Event replayed_;
 };
 
 struct Graph::State : mezzo::detail::NoCopy {
@@ -169,11 +164,10 @@ void Graph::replay() {
     refuse_in_capture(stream, "replaying a step that uses an optimizer or 16-bit copies of weights");
     state_->recording.before_replay();
   }
-  state_->draws.before_replay(stream);
+  state_->draws.before_replay(stream, state_->replayed);
   check(cudaGraphLaunch(state_->executable, native(stream)), "cudaGraphLaunch");
   if (!stream.is_capturing()) state_->replayed.record(stream);
   state_->recording.after_replay();
-  state_->draws.after_replay(stream);
 }
 
 }  // namespace mezzo::cuda
