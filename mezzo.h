@@ -62,6 +62,7 @@
 #include "mezzo/nn/surgery.h"
 #include "mezzo/nn/transformer.h"
 #include "mezzo/nn/upsampling.h"
+#include "mezzo/onnx/export.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/optim/adadelta.h"
 #include "mezzo/optim/adagrad.h"

@@ -201,6 +201,25 @@ template <class A>
   return Value(std::move(map));
 }
 
+/// The attributes of a call of any op, which lives as long as this: a map is made of them when asked for.
+class AttrsView {
+ public:
+  template <class A>
+  explicit AttrsView(const A& attrs) noexcept
+      : attrs_(&attrs), to_value_([](const void* any) {
+          if constexpr (requires { A::fields(); })
+            return attrs_to_value(*static_cast<const A*>(any));
+          else
+            return Value();
+        }) {}
+  /// attrs_to_value; null for attributes that name no fields.
+  [[nodiscard]] Value to_value() const { return to_value_(attrs_); }
+
+ private:
+  const void* attrs_;
+  Value (*to_value_)(const void*);
+};
+
 /// The types of the attributes, in their order, as docs/ops.md writes them.
 template <class A>
 [[nodiscard, gnu::cold]] std::vector<std::string> attr_types() {

@@ -85,7 +85,7 @@ Outputs bind(const Op<A>& op, Inputs inputs, const A& attrs = {}) {
   }();
   if (call.records()) record(op, call.inputs(), attrs, outputs, call.run_dtype());
   if (OpObserver* const observer = op_observer(); observer != nullptr)
-    observer->ran(op.info, call.inputs(), call.run_dtype(), outputs);
+    observer->ran_with(op.info, call.inputs(), call.run_dtype(), outputs, AttrsView(attrs));
   return outputs;
 }
 

@@ -17,6 +17,11 @@ class OpObserver {
   /// which is not used after the call.
   virtual void ran(const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,
                    const Outputs& outputs) = 0;
+  /// For observers that read attributes, too: called for each op instead of `ran`, which it calls.
+  virtual void ran_with(const OpInfo& info, Inputs inputs, std::optional<DType> run_dtype,
+                        const Outputs& outputs, const AttrsView& /*attrs*/) {
+    ran(info, inputs, run_dtype, outputs);
+  }
 };
 
 /// The observer of the calling thread; nullptr: none.

@@ -208,6 +208,12 @@ if(TARGET test_core)
   set_tests_properties(core.omp_num_threads_0 PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=0")
 endif()
 
+if(TARGET test_onnx AND NOT MEZZO_SANITIZE)
+  add_test(NAME onnx.onnxruntime COMMAND sh -c "command -v python3 >/dev/null || exit 77; exec python3 -B \"$1\" \"$2\"" sh
+    "${mezzo_tests_dir}/onnx/run.py" $<TARGET_FILE:test_onnx>)
+  set_tests_properties(onnx.onnxruntime PROPERTIES SKIP_RETURN_CODE 77 WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+endif()
+
 if(TARGET test_data)
   # Tests of images are skipped in a build without the libraries; not so in one that has them.
   set(codecs "")

@@ -12,6 +12,7 @@ BEGIN {
   may["data"] = "io " below
   may["dist"] = "nn optim io " below
   may["amp"] = "nn optim " below
+  may["onnx"] = "amp nn io " below
   may["train"] = "amp nn optim data io dist " below
   max_file = 500
 }

@@ -8,10 +8,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/core/error.h"
-#include "mezzo/core/random.h"
+#include "mezzo/nn/summary/evaluation.h"
 #include "mezzo/nn/summary/mult_adds.h"
 
 namespace mezzo::nn {
@@ -24,37 +23,6 @@ bool has_parameters(const Module& module) {
   const auto slots = module.param_slots();
   return std::any_of(slots.begin(), slots.end(), [](const Param* slot) { return slot->defined(); });
 }
-
-/// Evaluation mode for a scope.
-class Evaluation : mezzo::detail::NoCopy {
- public:
-  explicit Evaluation(Module& net) {
-    for (const auto& [path, module] : net.named_modules())
-      before_.emplace_back(module, module->is_training());
-    net.eval();
-  }
-  ~Evaluation() {
-    // Parents come first, and `train` is for all below, so what differs then is put right by its own turn.
-    for (const auto& [module, training] : before_) {
-      if (module->is_training() != training) module->train(training);
-    }
-  }
-
- private:
-  std::vector<std::pair<Module*, bool>> before_;
-};
-
-/// Brings the default generator back to where it was.
-class SameRandomNumbers : mezzo::detail::NoCopy {
- public:
-  SameRandomNumbers() : before_(default_generator().state()) {}
-  ~SameRandomNumbers() {
-    if (!(default_generator().state() == before_)) default_generator().set_state(before_);
-  }
-
- private:
-  GeneratorState before_;
-};
 
 /// Makes the rows, and fills in what runs.
 class Recorder final : public CallObserver, public OpObserver {
@@ -208,9 +176,7 @@ Summary detail::summarize(Module& net, const SummaryRun& run, const SummaryOptio
   Recorder recorder(net, extension);
   Tensor output;
   {
-    const NoGrad no_grad;
     const Evaluation evaluation(net);
-    const SameRandomNumbers same_random_numbers;
     output = run.run();
   }
   Summary result = recorder.finish(output);

@@ -5,18 +5,17 @@
 #include <unistd.h>
 
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <system_error>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/detail/proto_message.h"
 #include "mezzo/train/logging/crc32c.h"
 #include "mezzo/train/logging/histogram.h"
 #include "mezzo/train/logging/log_file.h"
@@ -26,57 +25,8 @@ namespace mezzo::train {
 
 namespace {
 
-/// `value` as bytes, the least significant first.
-void append_little_endian(std::string& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8U * static_cast<unsigned>(i)) & 0xFFU);
-}
-
-/// A message of protocol buffers under construction, as far as TensorBoard's need it. Fields are written in
-/// the order of the calls. Encoding: https://protobuf.dev/programming-guides/encoding.
-class ProtoMessage {
- public:
-  ProtoMessage& integer(std::uint32_t field, std::int64_t value) {
-    varint(field << 3U | kVarint);
-    varint(static_cast<std::uint64_t>(value));
-    return *this;
-  }
-  ProtoMessage& real(std::uint32_t field, double value) {
-    varint(field << 3U | kFixed64);
-    append_little_endian(text_, std::bit_cast<std::uint64_t>(value), 8);
-    return *this;
-  }
-  ProtoMessage& real32(std::uint32_t field, float value) {
-    varint(field << 3U | kFixed32);
-    append_little_endian(text_, std::bit_cast<std::uint32_t>(value), 4);
-    return *this;
-  }
-  /// A string, bytes, or a message as its bytes.
-  ProtoMessage& bytes(std::uint32_t field, std::string_view value) {
-    varint(field << 3U | kLengthDelimited);
-    varint(value.size());
-    text_ += value;
-    return *this;
-  }
-  ProtoMessage& message(std::uint32_t field, const ProtoMessage& value) { return bytes(field, value.text()); }
-  /// A packed repeated double.
-  ProtoMessage& reals(std::uint32_t field, std::span<const double> values) {
-    std::string packed;
-    for (const double value : values) append_little_endian(packed, std::bit_cast<std::uint64_t>(value), 8);
-    return bytes(field, packed);
-  }
-
-  [[nodiscard]] const std::string& text() const noexcept { return text_; }
-
- private:
-  static constexpr std::uint32_t kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5;
-
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7U) text_ += static_cast<char>((value & 0x7FU) | 0x80U);
-    text_ += static_cast<char>(value);
-  }
-
-  std::string text_;
-};
+using io::detail::append_little_endian;
+using io::detail::ProtoMessage;
 
 double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

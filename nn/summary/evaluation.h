@@ -1,0 +1,36 @@
+// A model as it is used: in evaluation mode and without recording, and afterwards as it was before.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/random.h"
+#include "mezzo/nn/module.h"
+
+namespace mezzo::nn {
+
+/// Evaluation mode of a model and all below it, without recording, for a scope. Its end restores the modes
+/// and the state of the default generator.
+class Evaluation : mezzo::detail::NoCopy {
+ public:
+  explicit Evaluation(Module& net) : numbers_(default_generator().state()) {
+    for (const auto& [path, module] : net.named_modules())
+      before_.emplace_back(module, module->is_training());
+    net.eval();
+  }
+  ~Evaluation() {
+    // Parents come first, and `train` is for all below, so what differs then is put right by its own turn.
+    for (const auto& [module, training] : before_) {
+      if (module->is_training() != training) module->train(training);
+    }
+    if (!(default_generator().state() == numbers_)) default_generator().set_state(numbers_);
+  }
+
+ private:
+  NoGrad no_grad_;
+  GeneratorState numbers_;
+  std::vector<std::pair<Module*, bool>> before_;
+};
+
+}  // namespace mezzo::nn

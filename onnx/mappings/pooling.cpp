@@ -1,0 +1,182 @@
+// Poolings. Indices of maxima are ONNX's counted over all of the input; the op's are counted in a channel.
+#include "mezzo/onnx/mappings/spatial.h"
+
+namespace mezzo::onnx {
+
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+/// The spatial sizes of input 0. Throws: ValueError where one varies.
+Integers spatial_sizes(const Call& c, std::size_t spatial) {
+  Integers result;
+  const Sizes sizes = c.in_sizes(0);
+  for (std::size_t d = sizes.size() - spatial; d < sizes.size(); ++d) {
+    if (sizes[d].varies())
+      c.refuse("spatial sizes that do not vary", "one that does", "export for one size of images");
+    result.push_back(sizes[d].first);
+  }
+  return result;
+}
+
+std::vector<Attribute> window_of(const Call& c, std::size_t spatial) {
+  const Integers kernel = per_dim(c, "kernel_size", spatial);
+  const Integers stride = c.integers("stride").empty() ? kernel : per_dim(c, "stride", spatial);
+  return {{"kernel_shape", kernel},
+          {"strides", stride},
+          {"pads", both_sides(per_dim(c, "padding", spatial))},
+          {"ceil_mode", std::int64_t{c.flag("ceil_mode") ? 1 : 0}}};
+}
+
+/// A pooling to maxima, and their places in a channel when anything reads them.
+void set_maxima(Call& c, const std::vector<Attribute>& attributes, std::size_t spatial) {
+  const auto results = c.nodes("MaxPool", {batched(c, spatial)}, attributes, 2);
+  set_unbatched(c, 0, results[0], spatial);
+  const Sizes sizes = c.in_sizes(0);
+  if (std::any_of(sizes.end() - static_cast<std::ptrdiff_t>(spatial), sizes.end(),
+                  [](const Size& size) { return size.varies(); }))
+    return;
+  std::int64_t channel = 1;
+  for (const std::int64_t size : spatial_sizes(c, spatial)) channel *= size;
+  const std::string count = c.number(static_cast<double>(channel), DType::i64);
+  set_unbatched(c, 1, c.node("Mod", {results[1], count}), spatial);
+}
+
+template <std::size_t kSpatial>
+void max_pool(Call& c) {
+  std::vector<Attribute> attributes = window_of(c, kSpatial);
+  attributes.push_back({"dilations", per_dim(c, "dilation", kSpatial)});
+  set_maxima(c, attributes, kSpatial);
+}
+
+template <std::size_t kSpatial>
+void average_pool(Call& c) {
+  std::vector<Attribute> attributes = window_of(c, kSpatial);
+  const bool divides = !c.is_null("divisor_override");
+  const bool counts_padding = divides || c.flag("count_include_pad");
+  attributes.push_back({"count_include_pad", std::int64_t{counts_padding ? 1 : 0}});
+  std::string y = c.node("AveragePool", {batched(c, kSpatial)}, attributes);
+  if (divides) {
+    if (c.flag("ceil_mode"))
+      c.refuse("divisor_override without ceil_mode", "both", "pad the input instead of ceil_mode");
+    double count = 1;
+    for (const std::int64_t size : per_dim(c, "kernel_size", kSpatial)) count *= static_cast<double>(size);
+    y = c.node("Mul", {y, number(c, count / static_cast<double>(c.integer("divisor_override")))});
+  }
+  set_unbatched(c, 0, y, kSpatial);
+}
+
+/// The output sizes of an adaptive pooling; null stands for the input's.
+Integers target_sizes(const Call& c, std::size_t spatial) {
+  const Sizes sizes = c.out_sizes();
+  Integers result;
+  for (std::size_t d = sizes.size() - spatial; d < sizes.size(); ++d) result.push_back(sizes[d].first);
+  return result;
+}
+bool is_global(const Integers& target) {
+  return std::all_of(target.begin(), target.end(), [](std::int64_t size) { return size == 1; });
+}
+/// Windows of one size side by side; empty where the sizes do not divide.
+std::vector<Attribute> even_windows(const Integers& sizes, const Integers& target) {
+  Integers kernel;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] % target[d] != 0) return {};
+    kernel.push_back(sizes[d] / target[d]);
+  }
+  return {{"kernel_shape", kernel}, {"strides", kernel}};
+}
+
+/// Columns [size, target] of the weights of an average over each window.
+Tensor averages(std::int64_t size, std::int64_t target, DType dtype) {
+  std::vector<double> weights(static_cast<std::size_t>(size * target));
+  for (std::int64_t j = 0; j < target; ++j) {
+    const std::int64_t begin = j * size / target, end = ((j + 1) * size + target - 1) / target;
+    for (std::int64_t i = begin; i < end; ++i)
+      weights[static_cast<std::size_t>(i * target + j)] = 1 / static_cast<double>(end - begin);
+  }
+  return tensor(weights, {size, target}, {.dtype = dtype});
+}
+/// Windows that overlap: a product with a matrix of averages, dim by dim.
+std::string averaged(Call& c, std::string x, const Integers& sizes, const Integers& target) {
+  const auto rank = static_cast<std::int64_t>(sizes.size()) + 2;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    Integers swapped;
+    for (std::int64_t i = 0; i < rank; ++i) swapped.push_back(i);
+    std::swap(swapped[d + 2], swapped.back());
+    const auto turned = [&](const std::string& y) { return c.node("Transpose", {y}, {{"perm", swapped}}); };
+    const std::string matrix = c.constant(averages(sizes[d], target[d], c.out().dtype()));
+    x = turned(c.node("MatMul", {turned(x), matrix}));
+  }
+  return x;
+}
+
+template <std::size_t kSpatial>
+void adaptive_average(Call& c) {
+  const std::string x = batched(c, kSpatial);
+  const Integers target = target_sizes(c, kSpatial);
+  if (is_global(target)) return set_unbatched(c, 0, c.node("GlobalAveragePool", {x}), kSpatial);
+  const Integers sizes = spatial_sizes(c, kSpatial);
+  const std::vector<Attribute> windows = even_windows(sizes, target);
+  set_unbatched(c, 0, windows.empty() ? averaged(c, x, sizes, target) : c.node("AveragePool", {x}, windows),
+                kSpatial);
+}
+template <std::size_t kSpatial>
+void adaptive_max(Call& c) {
+  const Integers target = target_sizes(c, kSpatial);
+  const Integers sizes = c.in_sizes(0)[c.in_sizes(0).size() - 1].varies() && is_global(target)
+                             ? Integers{}
+                             : spatial_sizes(c, kSpatial);
+  if (sizes.empty()) return set_unbatched(c, 0, c.node("GlobalMaxPool", {batched(c, kSpatial)}), kSpatial);
+  const std::vector<Attribute> windows = even_windows(sizes, target);
+  if (windows.empty()) {
+    c.refuse("an output_size that divides the input's sizes", "one that does not",
+             "choose another output_size, or pool to averages");
+  }
+  set_maxima(c, windows, kSpatial);
+}
+
+/// Each value at its place in a channel of zeros.
+template <std::size_t kSpatial>
+void max_unpool(Call& c) {
+  Sizes flat{c.in_sizes(0)}, full{c.out_sizes()};
+  std::int64_t channel = 1;
+  for (std::size_t d = full.size() - kSpatial; d < full.size(); ++d) channel *= full[d].first;
+  const auto leading = static_cast<std::ptrdiff_t>(flat.size() - kSpatial);
+  flat.erase(flat.begin() + leading, flat.end());
+  full.erase(full.begin() + leading, full.end());
+  const std::string minus_one = c.list(Integers{-1});
+  const auto flattened = [&](const std::string& x) {
+    return c.node("Reshape", {x, c.node("Concat", {c.list(flat), minus_one}, {{"axis", std::int64_t{0}}})});
+  };
+  full.push_back({channel, channel});
+  const std::string zeros =
+      c.node("ConstantOfShape", {c.list(full)}, {{"value", mezzo::zeros({1}, {.dtype = c.out().dtype()})}});
+  const std::string places =
+      c.node("ScatterElements", {zeros, flattened(c.input(1)), flattened(operand(c, 0))},
+             {{"axis", static_cast<std::int64_t>(leading)}});
+  c.set(c.reshaped(places, c.out_sizes()));
+}
+
+constexpr Mapping kMappings[]{
+    {"max_pool1d", max_pool<1>},
+    {"max_pool2d", max_pool<2>},
+    {"max_pool3d", max_pool<3>},
+    {"avg_pool1d", average_pool<1>},
+    {"avg_pool2d", average_pool<2>},
+    {"avg_pool3d", average_pool<3>},
+    {"adaptive_avg_pool1d", adaptive_average<1>},
+    {"adaptive_avg_pool2d", adaptive_average<2>},
+    {"adaptive_avg_pool3d", adaptive_average<3>},
+    {"adaptive_max_pool1d", adaptive_max<1>},
+    {"adaptive_max_pool2d", adaptive_max<2>},
+    {"adaptive_max_pool3d", adaptive_max<3>},
+    {"max_unpool1d", max_unpool<1>},
+    {"max_unpool2d", max_unpool<2>},
+    {"max_unpool3d", max_unpool<3>},
+};
+
+}  // namespace
+
+std::span<const Mapping> pooling_mappings() { return kMappings; }
+
+}  // namespace mezzo::onnx
