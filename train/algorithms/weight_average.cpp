@@ -12,7 +12,6 @@ namespace mezzo::train::algorithms {
 namespace {
 
 bool begins_evaluation(Event event) { return event == Event::eval_start || event == Event::predict_start; }
-bool ends_evaluation(Event event) { return event == Event::eval_end || event == Event::predict_end; }
 bool updates(Event event) {
   return event == Event::batch_end || event == Event::epoch_end || event == Event::iteration_end;
 }
@@ -49,14 +48,8 @@ WeightAverage::WeightAverage() = default;
 WeightAverage::WeightAverage(WeightAverage&&) noexcept = default;
 WeightAverage::~WeightAverage() = default;
 
-bool WeightAverage::match(Event event) const {
-  // before_load and fit_start: an evaluation may have left without its end.
-  return event == Event::init || updates(event) || begins_evaluation(event) || ends_evaluation(event) ||
-         event == Event::before_load || event == Event::fit_start;
-}
-
 void WeightAverage::run(Event event, State& state) {
-  scope_.reset();
+  scope_.reset();  // at before_load and fit_start too: an evaluation may have left without its end
   if (event == Event::init) average_ = make(state.model);
   if (updates(event)) update(event, state);
   if (!begins_evaluation(event)) return;

@@ -55,11 +55,6 @@ AnomalyHunt::AnomalyHunt(const AnomalyHuntOptions& options) : options_(options) 
     throw ValueError("AnomalyHunt", "every of at least 1", std::to_string(options.every), "1 is each batch");
 }
 
-bool AnomalyHunt::match(Event event) const {
-  return event == Event::fit_start || event == Event::batch_start || event == Event::batch_end ||
-         event == Event::fit_end;
-}
-
 void AnomalyHunt::count(const State& state) {
   const NoGrad no_grad;
   const Tensor made = optim::was_made(state.step_result);
