@@ -8,7 +8,6 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/byte_order.h"
 #include "mezzo/io/detail/file_pieces.h"
 #include "mezzo/io/detail/mapped_file.h"
 #include "mezzo/io/detail/tensor_bytes.h"

@@ -6,7 +6,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/tensor_bytes.h"
-#include "mezzo/io/detail/torch/torch_tree.h"
+#include "mezzo/io/detail/torch/pickled.h"
 
 namespace mezzo::io {
 

@@ -10,9 +10,9 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/io/detail/json_scanner.h"
 #include "mezzo/io/detail/safetensors_layout.h"
-#include "mezzo/io/detail/value_builder.h"
-#include "mezzo/io/detail/zip_records.h"
+#include "mezzo/io/detail/zip.h"
 
 namespace mezzo::io::detail {
 
@@ -309,7 +309,7 @@ std::size_t header_length(const std::string& op, std::span<const std::byte> pref
     refuse(op, "at least 8 bytes", "a file of " + std::to_string(file_size));
   std::memcpy(&length, prefix.data(), sizeof(length));
   if (length > kMaxHeaderBytes) {
-    if (static_cast<std::uint32_t>(length) == kLocalSignature)
+    if (static_cast<std::uint32_t>(length) == kZipSignature)
       throw IoError(op, "a safetensors file", "a zip archive",
                     "io::load_torch reads PyTorch's files, io::read_npz NumPy's");
     refuse(op, "a header of at most " + std::to_string(kMaxHeaderBytes) + " bytes",

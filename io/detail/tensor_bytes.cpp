@@ -37,6 +37,11 @@ void make_bools(std::span<std::byte> bytes) noexcept {
   }
 }
 
+void reverse_elements(std::span<std::byte> bytes, std::size_t size) noexcept {
+  for (std::size_t i = 0; size > 1 && i < bytes.size(); i += size)
+    std::ranges::reverse(bytes.subspan(i, size));
+}
+
 std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept {
   std::int64_t count = 1;
   bool is_empty = false;

@@ -10,6 +10,9 @@
 
 namespace mezzo::io::detail {
 
+static_assert(std::endian::native == std::endian::little,
+              "little-endian bytes of files are used as they are");
+
 /// Throws: ValueError in the name of `op` for an undefined tensor, called `name`.
 void check_defined(std::string_view op, std::string_view name, const Tensor& tensor);
 /// The values of `tensor` row-major on the CPU, without history: itself where it lies so. Throws: what
@@ -23,6 +26,9 @@ void require_distinct(std::string_view op, std::vector<std::string_view> names,
 [[nodiscard]] std::span<std::byte> bytes_of(const Tensor& tensor);
 /// Makes bools of bytes from a file: 0 stays, all others become 1. Bytes that are right are not written to.
 void make_bools(std::span<std::byte> bytes) noexcept;
+/// Reverses each run of `size` bytes, of which a big-endian element has so many.
+void reverse_elements(std::span<std::byte> bytes, std::size_t size) noexcept;
+
 /// Number of elements, or -1 for a shape of a file that no tensor can have: a negative size, or a product of
 /// the sizes, zeros left out, that reaches layout::kMaxElements.
 [[nodiscard]] std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept;
