@@ -97,15 +97,14 @@ class WeightAverage
                                 Event::eval_start, Event::predict_start, Event::eval_end, Event::predict_end,
                                 Event::before_load, Event::fit_start> {
  public:
-  WeightAverage(WeightAverage&& other) noexcept;
-  ~WeightAverage() override;
+  WeightAverage(WeightAverage&& other) noexcept = default;
   void run(Event event, State& state) override;
   [[nodiscard]] Parts parts() override;
   /// Throws: StateError before a trainer was made with it.
   [[nodiscard]] optim::AveragedWeights& average() const;
 
  protected:
-  WeightAverage();
+  WeightAverage() = default;
   [[nodiscard]] virtual std::shared_ptr<optim::AveragedWeights> make(const nn::Module& model) = 0;
   /// At batch_end, epoch_end and iteration_end.
   virtual void update(Event event, const State& state) = 0;
@@ -113,7 +112,7 @@ class WeightAverage
  private:
   class Scope;
   std::shared_ptr<optim::AveragedWeights> average_;
-  std::unique_ptr<Scope> scope_;
+  std::shared_ptr<Scope> scope_;
 };
 
 /// Exponential moving average of the weights, updated by every step that was not skipped. optim::EMA's

@@ -44,10 +44,6 @@ class WeightAverage::Scope : mezzo::detail::NoCopy {
   optim::AveragedWeights::Scope scope_;
 };
 
-WeightAverage::WeightAverage() = default;
-WeightAverage::WeightAverage(WeightAverage&&) noexcept = default;
-WeightAverage::~WeightAverage() = default;
-
 void WeightAverage::run(Event event, State& state) {
   scope_.reset();  // at before_load and fit_start too: an evaluation may have left without its end
   if (event == Event::init) average_ = make(state.model);
@@ -56,7 +52,7 @@ void WeightAverage::run(Event event, State& state) {
   const auto& models = averaged_models.get();
   if (std::find(models.begin(), models.end(), &state.model) != models.end()) return;
   const Tensor updates = average_->state_dict().front().second;
-  if (updates.item<std::int64_t>() > 0) scope_ = std::make_unique<Scope>(state.model, average_);
+  if (updates.item<std::int64_t>() > 0) scope_ = std::make_shared<Scope>(state.model, average_);
 }
 
 Parts WeightAverage::parts() { return {{"average", average()}}; }
