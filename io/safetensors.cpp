@@ -11,7 +11,6 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/safetensors_header.h"
-#include "mezzo/io/detail/safetensors_layout.h"
 
 namespace mezzo::io {
 
@@ -92,12 +91,10 @@ SafeTensors::Entry SafeTensors::at(std::string_view name) && {
 
 const SafeTensors::Entry& SafeTensors::at(std::string_view name) const& {
   if (const Entry* const found = find(name); found != nullptr) return *found;
-  std::string got = entries_.empty() ? "a file without tensors" : "only ";
-  for (std::size_t i = 0; i < std::min<std::size_t>(entries_.size(), 8); ++i) {
-    got += (i == 0 ? "" : ", ") + quote(entries_[i].name, 40);
-  }
-  if (entries_.size() > 8) got += " and " + std::to_string(entries_.size() - 8) + " more";
-  throw IoError(op_, "a tensor " + quote(name), got, "check the name");
+  const std::string names =
+      mezzo::detail::listed(entries_, 8, [](const Entry& e) { return quote(e.name, 40); });
+  throw IoError(op_, "a tensor " + quote(name), entries_.empty() ? "a file without tensors" : "only " + names,
+                "check the name");
 }
 
 std::optional<int> safetensors_dtype_bits(std::string_view dtype) noexcept {

@@ -5,7 +5,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
-#include "mezzo/io/detail/safetensors_layout.h"
+#include "mezzo/io/detail/safetensors_header.h"
 #include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/safetensors.h"
 
