@@ -8,8 +8,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/file_pieces.h"
-#include "mezzo/io/detail/mapped_file.h"
+#include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/detail/torch/unpickler.h"
 #include "mezzo/io/detail/zip.h"

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +15,7 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "mezzo/core/error.h"
 
@@ -183,6 +185,31 @@ void InputFile::read_at(std::uint64_t offset, std::span<std::byte> out) const {
 void InputFile::seek(std::uint64_t offset) {
   if (::lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0)
     throw IoError(op_, "a readable file", reason(errno), "check the disk");
+}
+
+MappedFile::MappedFile(const std::string& path, std::string op, Access access)
+    : MappedFile(InputFile(path, std::move(op)), access) {}
+
+MappedFile::MappedFile(const InputFile& file, Access access)
+    : op_(file.op()), size_(static_cast<std::size_t>(file.size())), access_(access) {
+  if (size_ == 0) return;
+  const int protection = access == Access::read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* const memory = ::mmap(nullptr, size_, protection, MAP_PRIVATE, file.descriptor(), 0);
+  if (memory == MAP_FAILED) {
+    throw IoError(op_, "a file that can be mapped into memory", std::generic_category().message(errno),
+                  "copy it to a file system of this machine");
+  }
+  data_ = static_cast<std::byte*>(memory);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+std::span<std::byte> MappedFile::writable_bytes() const {
+  if (access_ == Access::read_only)
+    throw StateError(op_, "a file mapped with copy_on_write", "one mapped read-only", "");
+  return {data_, size_};
 }
 
 std::vector<std::byte> read_file(const std::string& path) {

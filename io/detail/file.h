@@ -1,5 +1,5 @@
-// Whole-file reading, and writing that is all or nothing. One place for both, so that JSON, safetensors and
-// checkpoints fail with the same words and never leave half a file behind.
+// Whole-file reading, mapping, and writing that is all or nothing. One place for all, so that JSON,
+// safetensors and checkpoints fail with the same words and never leave half a file behind.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mezzo/core/ref_counted.h"
 #include "mezzo/core/scope.h"
 
 namespace mezzo::io {
@@ -43,6 +44,34 @@ class InputFile : mezzo::detail::NoCopy {
   std::string op_;
   std::uint64_t size_ = 0;
   int descriptor_ = -1;
+};
+
+/// A regular file mapped into memory. Storages of tensors hold a Ref to it as their owner. The file must not
+/// be made shorter while it is mapped: the system ends a program that reads what is gone. A file that is
+/// replaced as AtomicFile does it stays as it was for who has mapped it.
+class MappedFile final : public RefCounted {
+ public:
+  /// Who may write: nobody, or this process into copies of its own that the file never sees.
+  enum class Access { read_only, copy_on_write };
+
+  /// Throws: IoError (op: "<op> '<path>'", with the system's reason) when `path` cannot be opened, is no
+  /// regular file or cannot be mapped. A file of no bytes is an empty span.
+  MappedFile(const std::string& path, std::string op, Access access = Access::read_only);
+  /// The file that is open, whatever its path leads to by now.
+  explicit MappedFile(const InputFile& file, Access access = Access::read_only);
+  ~MappedFile() override;
+
+  /// "<op> '<path>'".
+  [[nodiscard]] const std::string& op() const noexcept { return op_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+  /// The bytes for writing. Throws: StateError unless mapped with copy_on_write.
+  [[nodiscard]] std::span<std::byte> writable_bytes() const;
+
+ private:
+  std::string op_;
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  Access access_;
 };
 
 /// All bytes of `path`. Throws IoError (see InputFile), and OutOfMemoryError when they do not fit into

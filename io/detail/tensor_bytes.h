@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/io/detail/file.h"
 
 namespace mezzo::io::detail {
 
@@ -32,5 +33,15 @@ void reverse_elements(std::span<std::byte> bytes, std::size_t size) noexcept;
 /// Number of elements, or -1 for a shape of a file that no tensor can have: a negative size, or a product of
 /// the sizes, zeros left out, that reaches layout::kMaxElements.
 [[nodiscard]] std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept;
+
+/// Memory to be filled with the bytes of a file from `begin` on.
+struct FilePiece {
+  std::span<std::byte> bytes;
+  std::uint64_t begin = 0;
+};
+
+/// Fills the pieces, on as many threads as get_num_threads() says: finding pages for new memory takes longer
+/// than copying into them. Throws: IoError when the file ends before.
+void read_pieces(const InputFile& file, std::span<const FilePiece> pieces);
 
 }  // namespace mezzo::io::detail
