@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "mezzo/io/detail/byte_source.h"
 #include "mezzo/io/detail/file.h"
 
 namespace mezzo::io::detail {
