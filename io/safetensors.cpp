@@ -12,7 +12,6 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/safetensors_header.h"
-#include "mezzo/io/detail/tensor_bytes.h"
 
 namespace mezzo::io {
 

@@ -18,6 +18,8 @@
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
+#include "mezzo/core/value.h"
 
 namespace mezzo::io {
 
@@ -324,6 +326,25 @@ std::size_t FileRange::read_some(std::span<std::byte> out) {
   file_.read(out.first(count));
   rest_ -= count;
   return count;
+}
+
+void require_distinct(std::string_view op, std::vector<std::string_view> names, std::string_view expected,
+                      std::string_view fix) {
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  if (twin != names.end()) throw IoError(op, expected, quote(*twin) + " twice", fix);
+}
+
+std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept {
+  std::int64_t count = 1;
+  bool is_empty = false;
+  for (const std::int64_t size : shape) {
+    if (size < 0) return -1;
+    is_empty = is_empty || size == 0;
+    if (size > 0 && count > (layout::kMaxElements - 1) / size) return -1;
+    if (size > 0) count *= size;
+  }
+  return is_empty ? 0 : count;
 }
 
 }  // namespace detail

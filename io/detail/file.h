@@ -112,6 +112,14 @@ void sync_folder(const std::string& folder);
 
 namespace detail {
 
+/// Throws: IoError in the name of `op` for a name that occurs twice.
+void require_distinct(std::string_view op, std::vector<std::string_view> names,
+                      std::string_view expected = "distinct names",
+                      std::string_view fix = "rename one of them");
+/// Number of elements, or -1 for a shape of a file that no tensor can have: a negative size, or a product of
+/// the sizes, zeros left out, that reaches layout::kMaxElements.
+[[nodiscard]] std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept;
+
 /// Bytes that come one after the other, from a file as they are or unpacked on the way: the input of format
 /// readers, so that one reader serves both. Every error is an IoError whose op is `op()`.
 class ByteSource : mezzo::detail::NoCopy {

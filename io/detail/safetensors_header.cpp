@@ -12,7 +12,6 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/json_scanner.h"
-#include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/detail/zip.h"
 
 namespace mezzo::io::detail {

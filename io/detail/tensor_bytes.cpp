@@ -2,9 +2,9 @@
 #include "mezzo/io/detail/tensor_bytes.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "mezzo/core/error.h"
-#include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
 #include "mezzo/kernels/cpu/parallel.h"
 
@@ -18,13 +18,6 @@ void check_defined(std::string_view op, std::string_view name, const Tensor& ten
 Tensor row_major_on_host(std::string_view op, std::string_view name, const Tensor& tensor) {
   check_defined(op, name, tensor);
   return tensor.detach().to(Device::cpu()).contiguous();
-}
-
-void require_distinct(std::string_view op, std::vector<std::string_view> names, std::string_view expected,
-                      std::string_view fix) {
-  std::sort(names.begin(), names.end());
-  const auto twin = std::adjacent_find(names.begin(), names.end());
-  if (twin != names.end()) throw IoError(op, expected, quote(*twin) + " twice", fix);
 }
 
 std::span<std::byte> bytes_of(const Tensor& tensor) {
@@ -41,18 +34,6 @@ void make_bools(std::span<std::byte> bytes) noexcept {
 void reverse_elements(std::span<std::byte> bytes, std::size_t size) noexcept {
   for (std::size_t i = 0; size > 1 && i < bytes.size(); i += size)
     std::ranges::reverse(bytes.subspan(i, size));
-}
-
-std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept {
-  std::int64_t count = 1;
-  bool is_empty = false;
-  for (const std::int64_t size : shape) {
-    if (size < 0) return -1;
-    is_empty = is_empty || size == 0;
-    if (size > 0 && count > (layout::kMaxElements - 1) / size) return -1;
-    if (size > 0) count *= size;
-  }
-  return is_empty ? 0 : count;
 }
 
 // Pieces are cut into parts, which threads take one by one.
