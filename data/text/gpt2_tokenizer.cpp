@@ -18,7 +18,6 @@
 #include "mezzo/core/value.h"
 #include "mezzo/data/text/detail/token_ids.h"
 #include "mezzo/data/text/detail/unicode.h"
-#include "mezzo/data/text/detail/word_splitter.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/json.h"
 
