@@ -3,9 +3,7 @@
 #pragma once
 
 #include <concepts>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -36,9 +36,8 @@ endforeach()
 target_sources(fuzz_state PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/algorithms.cpp")
 
 # What json and safetensors need. A linker error in one of them names a function whose source belongs here.
-set(mezzo_reader_sources core/dims core/error core/layout core/value core/text/value_text io/json
-  io/safetensors io/safetensors_write io/detail/file io/detail/json_scanner io/detail/safetensors_header
-  io/detail/safetensors_layout io/detail/value_builder)
+set(mezzo_reader_sources core/dims core/error core/layout core/memory/pool core/value core/text/value_text io/json
+  io/safetensors io/detail/file io/detail/json_scanner io/detail/safetensors_header)
 list(TRANSFORM mezzo_reader_sources REPLACE ".+" "${PROJECT_SOURCE_DIR}/\\0.cpp")
 mezzo_object_library(mezzo_fuzz_readers ${mezzo_reader_sources})
 set_target_properties(mezzo_fuzz_readers PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE BATCH)

@@ -33,13 +33,8 @@ bool same_map(const Value::Map& a, const Value& b_value) {
 }
 
 std::string key_list(const Value::Map& map) {
-  constexpr std::size_t kShown = 12;
-  std::string text = "a map with ";
-  text += map.empty() ? "no keys" : "the keys ";
-  for (std::size_t i = 0; i < std::min(map.size(), kShown); ++i)
-    text += (i == 0 ? "" : ", ") + quote(map[i].first, 40);
-  if (map.size() > kShown) text += " and " + std::to_string(map.size() - kShown) + " more";
-  return text;
+  if (map.empty()) return "a map with no keys";
+  return "a map with the keys " + detail::listed(map, 12, [](const auto& e) { return quote(e.first, 40); });
 }
 
 }  // namespace

@@ -198,4 +198,18 @@ void require_saved_count(std::string_view op, std::string_view name, double coun
 /// quote: how text from files appears in messages.
 [[nodiscard]] std::string quote(std::string_view text, std::size_t max_bytes = 80);
 
+namespace detail {
+/// A list in a message: text_of(element) of the first `most` elements, "a, b, c and 4 more".
+template <class List, class F>
+[[nodiscard]] std::string listed(const List& list, std::size_t most, const F& text_of,
+                                 std::string_view separator = ", ") {
+  std::string text;
+  std::size_t count = 0;
+  for (const auto& element : list) {
+    if (++count <= most) text.append(count > 1 ? separator : "").append(text_of(element));
+  }
+  return count > most ? text + " and " + std::to_string(count - most) + " more" : text;
+}
+}  // namespace detail
+
 }  // namespace mezzo

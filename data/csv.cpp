@@ -9,7 +9,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/data/detail/column_builder.h"
 #include "mezzo/data/detail/csv_scanner.h"
-#include "mezzo/io/detail/mapped_file.h"
+#include "mezzo/io/detail/file.h"
 
 namespace mezzo::data {
 

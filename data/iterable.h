@@ -10,6 +10,7 @@
 #include "mezzo/core/function.h"
 #include "mezzo/data/dataset.h"
 #include "mezzo/data/random.h"
+#include "mezzo/data/sampler.h"
 
 namespace mezzo::data {
 
@@ -24,8 +25,6 @@ struct OptionalValue<std::optional<T>> {
 template <class F>
 using GeneratedBy =
     typename OptionalValue<std::invoke_result_t<std::invoke_result_t<F&, std::uint64_t>&>>::type;
-/// Throws: ValueError unless 0 <= rank < num_replicas.
-void require_rank(std::int64_t rank, std::int64_t num_replicas);
 }  // namespace detail
 
 /// Samples in the order in which they come. `start(epoch)` begins an epoch: it returns a function that gives
@@ -92,7 +91,7 @@ template <class S, class F>
 template <class S>
 [[nodiscard]] IterableDataset<S> shard(const IterableDataset<S>& dataset, std::int64_t rank,
                                        std::int64_t num_replicas) {
-  detail::require_rank(rank, num_replicas);
+  detail::require_rank("shard", rank, num_replicas);
   using Generator = typename IterableDataset<S>::Generator;
   return
       typename IterableDataset<S>::Deferring{[dataset, rank, num_replicas](std::uint64_t epoch) -> Generator {

@@ -11,6 +11,13 @@
 
 namespace mezzo::data {
 
+void detail::require_rank(std::string_view op, std::int64_t rank, std::int64_t num_replicas) {
+  if (num_replicas >= 1 && rank >= 0 && rank < num_replicas) return;
+  throw ValueError(op, "a rank from 0 to num_replicas - 1",
+                   "rank " + std::to_string(rank) + " of " + std::to_string(num_replicas),
+                   "count ranks from 0");
+}
+
 namespace {
 
 using Indices = std::vector<std::int64_t>;
@@ -184,11 +191,7 @@ Sampler SubsetRandomSampler(std::vector<std::int64_t> indices, std::uint64_t see
 Sampler DistributedSampler(std::int64_t size, const DistributedSamplerOptions& options) {
   constexpr const char* kOp = "DistributedSampler";
   require_size(kOp, size, 1);
-  if (options.num_replicas < 1 || options.rank < 0 || options.rank >= options.num_replicas) {
-    throw ValueError(kOp, "a rank from 0 to num_replicas - 1",
-                     "rank " + std::to_string(options.rank) + " of " + std::to_string(options.num_replicas),
-                     "count ranks from 0");
-  }
+  detail::require_rank(kOp, options.rank, options.num_replicas);
   const Sampler whole =
       options.shuffle ? RandomSampler(size, {.seed = options.seed}) : SequentialSampler(size);
   const std::int64_t own =

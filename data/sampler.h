@@ -6,12 +6,18 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "mezzo/core/function.h"
 #include "mezzo/core/scope.h"
 
 namespace mezzo::data {
+
+namespace detail {
+/// Throws: ValueError in the name of `op` unless 0 <= rank < num_replicas.
+void require_rank(std::string_view op, std::int64_t rank, std::int64_t num_replicas);
+}  // namespace detail
 
 /// The indices that an epoch takes, by their place in it.
 class Order {

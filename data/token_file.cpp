@@ -14,7 +14,6 @@
 #include "mezzo/core/random/philox.h"
 #include "mezzo/data/dataset.h"
 #include "mezzo/io/detail/file.h"
-#include "mezzo/io/detail/mapped_file.h"
 
 namespace mezzo::data {
 

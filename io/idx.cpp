@@ -6,8 +6,8 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
-#include "mezzo/io/detail/byte_order.h"
 #include "mezzo/io/detail/deflate.h"
+#include "mezzo/io/detail/tensor_bytes.h"
 
 namespace mezzo::io {
 

@@ -6,7 +6,6 @@
 #include "mezzo/core/error.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/json_scanner.h"
-#include "mezzo/io/detail/value_builder.h"
 
 namespace mezzo::io {
 

@@ -10,7 +10,6 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/byte_order.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/npy_header.h"
 #include "mezzo/io/detail/tensor_bytes.h"

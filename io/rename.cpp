@@ -76,12 +76,10 @@ Tensor exchanged_dims(const std::string& name, const Tensor& tensor) {
 }
 
 void check_used(const TensorFile::NamedTensors& tensors, const RenameRule& rule, bool is_used) {
-  constexpr std::size_t kShown = 8;
   if (is_used) return;
-  std::string got = tensors.empty() ? "no tensors" : "only ";
-  for (std::size_t i = 0; i < std::min(tensors.size(), kShown); ++i)
-    got += (i == 0 ? "" : ", ") + quote(tensors[i].first, 40);
-  if (tensors.size() > kShown) got += " and " + std::to_string(tensors.size() - kShown) + " more";
+  const std::string names =
+      mezzo::detail::listed(tensors, 8, [](const auto& e) { return quote(e.first, 40); });
+  const std::string got = tensors.empty() ? "no tensors" : "only " + names;
   throw ValueError(kRename, "a tensor that is left for the rule " + shown_rule(rule), got,
                    "check the rule and those before it");
 }

@@ -1,9 +1,10 @@
 // Reading safetensors: every statement of the header is checked before a byte of data is handed out. The
-// header itself is read in safetensors_header.cpp; writing is in safetensors_write.cpp.
+// header itself is read in safetensors_header.cpp.
 #include "mezzo/io/safetensors.h"
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -11,7 +12,6 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/safetensors_header.h"
-#include "mezzo/io/detail/safetensors_layout.h"
 
 namespace mezzo::io {
 
@@ -92,12 +92,10 @@ SafeTensors::Entry SafeTensors::at(std::string_view name) && {
 
 const SafeTensors::Entry& SafeTensors::at(std::string_view name) const& {
   if (const Entry* const found = find(name); found != nullptr) return *found;
-  std::string got = entries_.empty() ? "a file without tensors" : "only ";
-  for (std::size_t i = 0; i < std::min<std::size_t>(entries_.size(), 8); ++i) {
-    got += (i == 0 ? "" : ", ") + quote(entries_[i].name, 40);
-  }
-  if (entries_.size() > 8) got += " and " + std::to_string(entries_.size() - 8) + " more";
-  throw IoError(op_, "a tensor " + quote(name), got, "check the name");
+  const std::string names =
+      mezzo::detail::listed(entries_, 8, [](const Entry& e) { return quote(e.name, 40); });
+  throw IoError(op_, "a tensor " + quote(name), entries_.empty() ? "a file without tensors" : "only " + names,
+                "check the name");
 }
 
 std::optional<int> safetensors_dtype_bits(std::string_view dtype) noexcept {
@@ -110,6 +108,153 @@ void detail::check_element_size(const SafeTensors::Entry& entry, std::size_t siz
   if (fits) return;
   throw IoError("copy_as " + quote(entry.name), "elements as large as those of " + quote(entry.dtype, 20),
                 std::to_string(size) + " bytes each", "copy into a type of the element's size");
+}
+
+// --- writing: checks, order and header, shared by the forms in memory and on disk
+
+namespace {
+
+using Entry = SafeTensors::Entry;
+
+struct Plan {
+  std::string head;  ///< length and header, all that stands before the data
+  std::vector<const Entry*> order;
+  std::size_t data_bytes = 0;
+};
+
+void check_text(std::string_view text, std::string_view what) {
+  if (is_valid_utf8(text)) return;
+  throw IoError("write safetensors", std::string(what) + " in UTF-8", quote(text),
+                "use another name or encode it");
+}
+
+void check_entry(const Entry& entry) {
+  check_text(entry.name, "a tensor's name");
+  check_text(entry.dtype, "a dtype's name");
+  if (entry.name == detail::kMetadataKey) {
+    throw IoError("write safetensors", "a tensor's name", quote(entry.name) + ", which is reserved",
+                  "rename the tensor");
+  }
+  if (entry.shape.size() > detail::kMaxFileDims) {
+    throw IoError("write safetensors", "at most " + std::to_string(detail::kMaxFileDims) + " dims",
+                  std::to_string(entry.shape.size()) + " in tensor " + quote(entry.name), "reshape it");
+  }
+  if (const std::string problem = detail::size_problem(entry.dtype, entry.shape, entry.bytes.size());
+      !problem.empty()) {
+    throw IoError("write safetensors", "data that fits dtype and shape in tensor " + quote(entry.name),
+                  problem, "make bytes, dtype and shape agree");
+  }
+}
+
+/// The entries by falling element size, then name. The data begins at a multiple of 8, so with larger
+/// elements before smaller ones all elements are aligned; dtypes that are not known go last.
+std::vector<const Entry*> ordered(std::span<const Entry> entries) {
+  std::vector<const Entry*> order;
+  order.reserve(entries.size());
+  for (const Entry& entry : entries) order.push_back(&entry);
+  const auto bits = [](const Entry* entry) { return safetensors_dtype_bits(entry->dtype).value_or(0); };
+  std::sort(order.begin(), order.end(), [&](const Entry* a, const Entry* b) {
+    return bits(a) != bits(b) ? bits(a) > bits(b) : a->name < b->name;
+  });
+  return order;
+}
+
+/// Entry by entry: a tree of all of them would take many times the text.
+std::string header_of(const std::vector<const Entry*>& order, const Metadata& metadata) {
+  std::vector<std::string_view> names;
+  names.reserve(order.size());
+  for (const Entry* entry : order) names.push_back(entry->name);
+  detail::require_distinct("write safetensors", std::move(names));
+  std::string header = "{";
+  const auto append = [&header](const std::string& key, const Value& value) {
+    if (header.size() > 1) header += ',';
+    header += Value(key).to_string();
+    header += ':';
+    header += value.to_string();
+  };
+  if (!metadata.empty()) {
+    Value::Map strings;
+    for (const auto& [key, text] : metadata) {
+      check_text(key, "a metadata key");
+      check_text(text, "metadata");
+      strings.emplace_back(key, text);
+    }
+    append(std::string(detail::kMetadataKey), std::move(strings));
+  }
+  std::uint64_t begin = 0;
+  for (const Entry* entry : order) {
+    const std::uint64_t end = begin + entry->bytes.size();
+    append(entry->name,
+           Value::Map{
+               {"dtype", entry->dtype}, {"shape", entry->shape}, {"data_offsets", Value::List{begin, end}}});
+    begin = end;
+  }
+  return header + '}';
+}
+
+/// Refuses what the reader would refuse as too much.
+void check_value_count(std::span<const Entry> entries, const Metadata& metadata) {
+  if (metadata.size() > detail::kMaxMetadata) {
+    throw IoError("write safetensors",
+                  "at most " + std::to_string(detail::kMaxMetadata) + " strings of metadata",
+                  std::to_string(metadata.size()), "keep them in a file of their own");
+  }
+  std::size_t values = 2 + metadata.size();
+  for (const Entry& entry : entries) values += 6 + entry.shape.size();
+  if (values <= detail::kMaxHeaderValues) return;
+  throw IoError(
+      "write safetensors", "at most " + std::to_string(detail::kMaxHeaderValues) + " values in the header",
+      std::to_string(values) + " for " + std::to_string(entries.size()) + " tensors", "split the file");
+}
+
+Plan plan(std::span<const Entry> entries, const Metadata& metadata) {
+  check_value_count(entries, metadata);
+  for (const Entry& entry : entries) check_entry(entry);
+  Plan result;
+  result.order = ordered(entries);
+  std::string header = header_of(result.order, metadata);
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (header.size() > detail::kMaxHeaderBytes) {
+    throw IoError("write safetensors",
+                  "a header of at most " + std::to_string(detail::kMaxHeaderBytes) + " bytes",
+                  std::to_string(header.size()), "shorten names and metadata or split the file");
+  }
+  const std::uint64_t length = header.size();
+  result.head.resize(sizeof(length));
+  std::memcpy(result.head.data(), &length, sizeof(length));
+  result.head += header;
+  for (const Entry* entry : result.order) result.data_bytes += entry->bytes.size();
+  return result;
+}
+
+void write_plan(AtomicFile& file, const Plan& layout) {
+  file.write(layout.head);
+  for (const Entry* entry : layout.order) file.write(entry->bytes);
+}
+
+}  // namespace
+
+std::vector<std::byte> serialize_safetensors(std::span<const Entry> entries, const Metadata& metadata) {
+  const Plan layout = plan(entries, metadata);
+  std::vector<std::byte> bytes;
+  bytes.reserve(layout.head.size() + layout.data_bytes);
+  const auto append = [&bytes](std::span<const std::byte> part) {
+    bytes.insert(bytes.end(), part.begin(), part.end());
+  };
+  append(std::as_bytes(std::span(layout.head)));
+  for (const Entry* entry : layout.order) append(entry->bytes);
+  return bytes;
+}
+
+void detail::write_safetensors(AtomicFile& file, std::span<const Entry> entries, const Metadata& metadata) {
+  write_plan(file, plan(entries, metadata));
+}
+
+void write_safetensors(const std::string& path, std::span<const Entry> entries, const Metadata& metadata) {
+  const Plan layout = plan(entries, metadata);
+  AtomicFile file(path);
+  write_plan(file, layout);
+  file.commit();
 }
 
 }  // namespace mezzo::io

@@ -13,8 +13,6 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
-#include "mezzo/io/detail/file_pieces.h"
-#include "mezzo/io/detail/mapped_file.h"
 #include "mezzo/io/detail/safetensors_header.h"
 #include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/json.h"

@@ -10,10 +10,18 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/io/load_options.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::io {
+
+/// How tensors are read from files.
+struct LoadOptions {
+  /// Tensors on the CPU share the file's pages, which are read when they are first used and copied when they
+  /// are written to: the file stays as it is. It must not be made shorter while a tensor of it is alive (the
+  /// system ends a program that reads what is gone); to replace it, as io::save does, is fine. Source:
+  /// torch.load(mmap=True).
+  bool mapped = false;
+};
 
 struct SaveOptions {
   std::optional<std::uint64_t> max_shard_size = {};  ///< bytes of data in a file; none: one file of any size

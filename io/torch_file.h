@@ -4,7 +4,6 @@
 #include <string>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/io/load_options.h"
 #include "mezzo/io/tensor_file.h"
 #include "mezzo/io/torch_value.h"
 

@@ -5,8 +5,8 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/tensor_bytes.h"
-#include "mezzo/io/detail/torch/torch_tree.h"
+#include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/torch/pickled.h"
 
 namespace mezzo::io {
 

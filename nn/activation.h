@@ -37,6 +37,24 @@ class LayerOfNumber : public Layer {
   double number_;
 };
 
+/// A layer that calls `F` with two numbers, which are printed under their names.
+template <Tensor (*F)(const Tensor&, double, double)>
+class LayerOfTwoNumbers : public Layer {
+ public:
+  [[nodiscard]] Tensor forward(const Tensor& x) override { return F(x, first_, second_); }
+  [[nodiscard]] std::string extra_repr() const override {
+    return detail::option_text(first_name_, first_) + ", " + detail::option_text(second_name_, second_);
+  }
+
+ protected:
+  LayerOfTwoNumbers(const char* first_name, double first, const char* second_name, double second)
+      : first_name_(first_name), second_name_(second_name), first_(first), second_(second) {}
+
+ private:
+  const char *first_name_, *second_name_;
+  double first_, second_;
+};
+
 /// A layer that calls `F` with a dim.
 template <Tensor (*F)(const Tensor&, std::int64_t, std::optional<DType>)>
 class LayerAlongDim : public Layer {
@@ -112,14 +130,10 @@ class LeakyReLU final : public LayerOfNumber<leaky_relu> {
 };
 
 /// `hardtanh`: x between the bounds.
-class Hardtanh final : public Layer {
+class Hardtanh final : public LayerOfTwoNumbers<hardtanh> {
  public:
-  explicit Hardtanh(double min_val = -1, double max_val = 1) : min_val_(min_val), max_val_(max_val) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double min_val_, max_val_;
+  explicit Hardtanh(double min_val = -1, double max_val = 1)
+      : LayerOfTwoNumbers("min_val", min_val, "max_val", max_val) {}
 };
 
 /// `softshrink`: x moved towards 0 by lambd.
@@ -138,14 +152,9 @@ class Hardshrink final : public LayerOfNumber<hardshrink> {
 class Tanhshrink final : public LayerOf<tanhshrink> {};
 
 /// `threshold`: x above the threshold, `value` elsewhere.
-class Threshold final : public Layer {
+class Threshold final : public LayerOfTwoNumbers<threshold> {
  public:
-  Threshold(double threshold, double value) : threshold_(threshold), value_(value) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override { return threshold(x, threshold_, value_); }
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double threshold_, value_;
+  Threshold(double threshold, double value) : LayerOfTwoNumbers("threshold", threshold, "value", value) {}
 };
 
 /// `rrelu`: leaky_relu, in training with random slopes. Throws: ValueError unless lower <= upper.
@@ -173,14 +182,10 @@ class CELU final : public LayerOfNumber<celu> {
 };
 
 /// `softplus`: log(1 + e^(beta x)) / beta.
-class Softplus final : public Layer {
+class Softplus final : public LayerOfTwoNumbers<softplus> {
  public:
-  explicit Softplus(double beta = 1, double threshold = 20) : beta_(beta), threshold_(threshold) {}
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-  [[nodiscard]] std::string extra_repr() const override;
-
- private:
-  double beta_, threshold_;
+  explicit Softplus(double beta = 1, double threshold = 20)
+      : LayerOfTwoNumbers("beta", beta, "threshold", threshold) {}
 };
 
 /// `prelu`: leaky_relu with learned slopes, one for all or one per channel, [num_parameters], `init` to begin

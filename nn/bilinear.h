@@ -1,18 +1,11 @@
 // Bilinear: a layer that is linear in each of two inputs.
 #pragma once
 
-#include "mezzo/core/random.h"
-#include "mezzo/nn/module.h"
+#include "mezzo/nn/linear.h"
 
 namespace mezzo::nn {
 
-/// Options of Bilinear.
-struct BilinearOptions {
-  bool bias = true;
-  DType dtype = DType::f32;
-  Device device = Device::cpu();
-  Generator* generator = nullptr;  ///< of the first values; nullptr: the default one
-};
+using BilinearOptions = LinearOptions;
 
 /// `bilinear`: a [.., in1], b [.., in2] -> sum_ij a_i weight_oij b_j + bias_o [.., out], with weight [out,
 /// in1, in2] and bias [out]. Both begin uniform within 1/sqrt(in1) of 0, weight drawn first (as

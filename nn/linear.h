@@ -6,7 +6,7 @@
 
 namespace mezzo::nn {
 
-/// Options of Linear.
+/// Options of Linear and of other layers of such weights and biases.
 struct LinearOptions {
   bool bias = true;
   DType dtype = DType::f32;

@@ -171,7 +171,9 @@ class HingeEmbeddingLoss final : public Loss {
  public:
   explicit HingeEmbeddingLoss(double margin = 1, Reduction reduction = Reduction::mean)
       : margin_(margin), reduction_(reduction) {}
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override {
+    return hinge_embedding_loss(input, target, margin_, reduction_);
+  }
 
  private:
   double margin_;
@@ -188,7 +190,9 @@ class MultiLabelMarginLoss final : public LossOf<multilabel_margin_loss> {
 class PoissonNLLLoss final : public Loss {
  public:
   explicit PoissonNLLLoss(const PoissonNllLossAttrs& options = {}) : options_(options) {}
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override {
+    return poisson_nll_loss(input, target, options_);
+  }
 
  private:
   PoissonNllLossAttrs options_;
@@ -222,7 +226,9 @@ class CosineEmbeddingLoss final : public Module {
  public:
   explicit CosineEmbeddingLoss(double margin = 0, Reduction reduction = Reduction::mean)
       : margin_(margin), reduction_(reduction) {}
-  [[nodiscard]] Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const;
+  [[nodiscard]] Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const {
+    return cosine_embedding_loss(input1, input2, target, margin_, reduction_);
+  }
 
  private:
   double margin_;
@@ -234,7 +240,9 @@ class MarginRankingLoss final : public Module {
  public:
   explicit MarginRankingLoss(double margin = 0, Reduction reduction = Reduction::mean)
       : margin_(margin), reduction_(reduction) {}
-  [[nodiscard]] Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const;
+  [[nodiscard]] Tensor forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const {
+    return margin_ranking_loss(input1, input2, target, margin_, reduction_);
+  }
 
  private:
   double margin_;
@@ -245,7 +253,9 @@ class MarginRankingLoss final : public Module {
 class TripletMarginLoss final : public Module {
  public:
   explicit TripletMarginLoss(const TripletMarginLossAttrs& options = {}) : options_(options) {}
-  [[nodiscard]] Tensor forward(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const;
+  [[nodiscard]] Tensor forward(const Tensor& anchor, const Tensor& positive, const Tensor& negative) const {
+    return triplet_margin_loss(anchor, positive, negative, options_);
+  }
 
  private:
   TripletMarginLossAttrs options_;

@@ -113,27 +113,20 @@ class GroupNorm : public Layer {
   double eps_;
 };
 
-/// Options of BatchNorm.
-struct RunningNormOptions {
+/// Options of BatchNorm and of InstanceNorm, which has neither parameters nor running statistics unless told
+/// to.
+template <bool has_both>
+struct RunningNormOptionsOf {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  ///< nullopt: the mean over all batches so far, which the host counts
-  bool affine = true;                    ///< have weight and bias
+  bool affine = has_both;                ///< have weight and bias
   bool bias = true;                      ///< have a bias, if affine
-  bool track_running_stats = true;       ///< have running_mean, running_var, num_batches_tracked
+  bool track_running_stats = has_both;   ///< have running_mean, running_var, num_batches_tracked
   DType dtype = DType::f32;
   Device device = Device::cpu();
 };
-
-/// Options of InstanceNorm, which has neither parameters nor running statistics unless told to.
-struct InstanceNormOptions {
-  double eps = 1e-5;
-  std::optional<double> momentum = 0.1;
-  bool affine = false;
-  bool bias = true;
-  bool track_running_stats = false;
-  DType dtype = DType::f32;
-  Device device = Device::cpu();
-};
+using RunningNormOptions = RunningNormOptionsOf<true>;
+using InstanceNormOptions = RunningNormOptionsOf<false>;
 
 /// Base of BatchNorm and InstanceNorm: parameters, running statistics, and their way to the op. Where a
 /// batch's statistics of a channel are inf or NaN, the channel's running statistics stay (in PyTorch they are
@@ -147,8 +140,8 @@ class RunningNorm : public Layer {
   /// Sets running statistics, weight and bias to their first values.
   void reset_parameters();
   /// How far a batch moves the running statistics, as Options::momentum.
-  [[nodiscard]] std::optional<double> momentum() const noexcept { return options_.momentum; }
-  void set_momentum(std::optional<double> momentum) noexcept { options_.momentum = momentum; }
+  [[nodiscard]] std::optional<double> momentum() const noexcept { return momentum_; }
+  void set_momentum(std::optional<double> momentum) noexcept { momentum_ = momentum; }
   [[nodiscard]] std::string extra_repr() const override;
 
   Param weight;
@@ -159,19 +152,22 @@ class RunningNorm : public Layer {
 
  protected:
   /// Throws: ValueError for num_features below 1.
-  RunningNorm(std::string_view name, std::int64_t num_features, const RunningNormOptions& options);
+  template <bool has_both>
+  RunningNorm(std::string_view name, std::int64_t num_features,
+              const RunningNormOptionsOf<has_both>& options);
   RunningNorm(const RunningNorm& original, ShareTensors);
   /// Counts a batch in training, and gives the momentum with which it moves the running statistics.
   [[nodiscard]] double next_momentum();
   /// Whether this batch's own statistics count.
   [[nodiscard]] bool uses_batch() const { return is_training() || !running_mean.defined(); }
-  [[nodiscard]] double eps() const noexcept { return options_.eps; }
+  [[nodiscard]] double eps() const noexcept { return eps_; }
   /// Throws: ShapeError unless x has one of two numbers of dims, and num_features channels in dim `channel`.
   void require_channels(const Tensor& x, std::int64_t dims, std::int64_t or_dims, std::int64_t channel) const;
 
  private:
   std::int64_t num_features_;
-  RunningNormOptions options_;
+  double eps_;
+  std::optional<double> momentum_;
 };
 
 /// `batch_norm` of x [N, C, kSpatial dims] (and for one spatial dim also [N, C]) with C num_features; with
@@ -179,7 +175,6 @@ class RunningNorm : public Layer {
 template <int kSpatial>
 class BatchNorm : public RunningNorm {
  public:
-  using Options = RunningNormOptions;
   explicit BatchNorm(std::int64_t num_features, const RunningNormOptions& options = {});
   BatchNorm(const BatchNorm& original, ShareTensors);
   [[nodiscard]] Tensor forward(const Tensor& x) override;

@@ -5,8 +5,7 @@
 
 #include <span>
 
-#include "mezzo/core/random.h"
-#include "mezzo/nn/module.h"
+#include "mezzo/nn/linear.h"
 #include "mezzo/nn/module/slot_list.h"
 #include "mezzo/nn/packed_sequence.h"
 #include "mezzo/ops/recurrent.h"
@@ -38,12 +37,7 @@ struct RecurrentParams {
 // --- cells
 
 /// Options of RNNCell, GRUCell and LSTMCell.
-struct RecurrentCellOptions {
-  bool bias = true;
-  DType dtype = DType::f32;
-  Device device = Device::cpu();
-  Generator* generator = nullptr;  ///< of the first values; nullptr: the default one
-};
+using RecurrentCellOptions = LinearOptions;
 
 /// Base of the cells. A cell takes x [N, input_size] and a state [N, hidden_size], or one sample without N; a
 /// state that is left out is zeros. Parameters begin uniform within 1/sqrt(hidden_size) of 0. Throws:
@@ -71,7 +65,6 @@ class RecurrentCell : public Module, public RecurrentParams {
 /// `rnn_tanh_cell` or `rnn_relu_cell`.
 class RNNCell final : public RecurrentCell {
  public:
-  using Options = RecurrentCellOptions;
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RecurrentCellOptions& options = {},
           RNNNonlinearity nonlinearity = RNNNonlinearity::tanh);
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& h = {});
@@ -85,7 +78,6 @@ class RNNCell final : public RecurrentCell {
 /// `gru_cell`.
 class GRUCell final : public RecurrentCell {
  public:
-  using Options = RecurrentCellOptions;
   GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RecurrentCellOptions& options = {});
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& h = {});
   [[nodiscard]] Tensor operator()(const Tensor& x, const Tensor& h = {}) { return call(*this, x, h); }
@@ -94,7 +86,6 @@ class GRUCell final : public RecurrentCell {
 /// `lstm_cell`. Throws: ValueError for one of h and c without the other.
 class LSTMCell final : public RecurrentCell {
  public:
-  using Options = RecurrentCellOptions;
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RecurrentCellOptions& options = {});
   [[nodiscard]] LstmState forward(const Tensor& x, const LstmState& state = {});
   [[nodiscard]] LstmState operator()(const Tensor& x, const LstmState& state = {}) {
@@ -239,7 +230,6 @@ class HiddenStateLayer : public RecurrentLayer {
 /// `rnn_tanh_sequence` or `rnn_relu_sequence`.
 class RNN final : public HiddenStateLayer {
  public:
-  using Options = RecurrentOptions;
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {},
       RNNNonlinearity nonlinearity = RNNNonlinearity::tanh);
 
@@ -252,7 +242,6 @@ class RNN final : public HiddenStateLayer {
 /// `gru_sequence`.
 class GRU final : public HiddenStateLayer {
  public:
-  using Options = RecurrentOptions;
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
 
  private:
@@ -264,7 +253,6 @@ class GRU final : public HiddenStateLayer {
 /// other.
 class LSTM final : public RecurrentLayer {
  public:
-  using Options = RecurrentOptions;
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
   [[nodiscard]] LSTMOutput forward(const Tensor& x, const LstmState& state = {});
   [[nodiscard]] PackedLSTMOutput forward(const PackedSequence& x, const LstmState& state = {});

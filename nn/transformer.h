@@ -59,9 +59,6 @@ class TransformerEncoderLayer final : public Layer {
   Child<Dropout> dropout2;
 
  private:
-  [[nodiscard]] Tensor attend(const Tensor& x, const TransformerMasks& masks) const;
-  [[nodiscard]] Tensor feed_forward(const Tensor& x) const;
-
   mezzo::detail::Function<Tensor(const Tensor&)> activation_;
   bool norm_first_;
 };
@@ -134,11 +131,6 @@ class TransformerDecoderLayer final : public Module {
   Child<Dropout> dropout3;
 
  private:
-  [[nodiscard]] Tensor attend(const Tensor& x, const TransformerDecoderMasks& masks) const;
-  [[nodiscard]] Tensor attend_memory(const Tensor& x, const Tensor& memory,
-                                     const TransformerDecoderMasks& masks) const;
-  [[nodiscard]] Tensor feed_forward(const Tensor& x) const;
-
   mezzo::detail::Function<Tensor(const Tensor&)> activation_;
   bool norm_first_;
 };

@@ -12,7 +12,6 @@
 #include "mezzo/ops/elementary.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
-#include "mezzo/optim/detail/step_made.h"
 
 namespace mezzo::optim {
 
@@ -66,7 +65,7 @@ AveragedWeights::~AveragedWeights() = default;
 void AveragedWeights::update(const StepOutcome& outcome) {
   const NoGrad no_grad;
   const NoInputHook no_autocast;
-  const Tensor made = was_made(outcome);
+  const Tensor made = detail::was_made(outcome);
   const Tensor count = to(count_, DType::f64);
   Tensor part = where(eq(count_, 0), ones_like(count), part_of_new(clamp(count, Scalar(1.0))));
   if (made.defined()) part = where(made, part, 0.0);

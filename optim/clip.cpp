@@ -2,10 +2,8 @@
 // number of tensors that are not all zeros, is made of ops. Only error_if_nonfinite reads a value back.
 #include "mezzo/optim/clip.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 #include <vector>
 
 #include "mezzo/autograd/grad_mode.h"

@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "mezzo/core/function.h"

@@ -25,16 +25,11 @@ namespace detail {
 template <class T>
 class PerGroup {
  public:
-  PerGroup() noexcept;
+  PerGroup() noexcept = default;
   template <std::convertible_to<T> U>
   PerGroup(U&& one) : PerGroup(One{}, T(std::forward<U>(one))) {}
   PerGroup(std::initializer_list<T> values);
   PerGroup(std::vector<T> values);
-  PerGroup(const PerGroup& other);
-  PerGroup(PerGroup&& other) noexcept;
-  PerGroup& operator=(const PerGroup& other);
-  PerGroup& operator=(PerGroup&& other) noexcept;
-  ~PerGroup();
 
   [[nodiscard]] const std::vector<T>& values() const& noexcept { return values_; }
   [[nodiscard]] std::vector<T> values() && { return std::move(values_); }
@@ -57,24 +52,11 @@ void require_group_values(std::string_view op, std::string_view option, std::siz
 // instantiate the bodies that the library has (extern template).
 
 template <class T>
-PerGroup<T>::PerGroup() noexcept = default;
-template <class T>
 PerGroup<T>::PerGroup(One, T one) : values_{std::move(one)} {}
 template <class T>
 PerGroup<T>::PerGroup(std::initializer_list<T> values) : values_(values) {}
 template <class T>
 PerGroup<T>::PerGroup(std::vector<T> values) : values_(std::move(values)) {}
-template <class T>
-PerGroup<T>::PerGroup(const PerGroup& other) = default;
-template <class T>
-PerGroup<T>::PerGroup(PerGroup&& other) noexcept = default;
-template <class T>
-PerGroup<T>& PerGroup<T>::operator=(const PerGroup& other) = default;
-template <class T>
-PerGroup<T>& PerGroup<T>::operator=(PerGroup&& other) noexcept = default;
-template <class T>
-PerGroup<T>::~PerGroup() = default;
-
 template <class T>
 const T& PerGroup<T>::of(std::size_t group) const {
   return values_[values_.size() == 1 ? 0 : group];

@@ -11,4 +11,9 @@ struct StepOutcome {
   Tensor record;  ///< a ScalerRecord as bytes; undefined: the step was made
 };
 
+namespace detail {
+/// Whether a step was made, bool 0-dim on the device; undefined: it was made, no scaler took part.
+[[nodiscard]] Tensor was_made(const StepOutcome& outcome);
+}  // namespace detail
+
 }  // namespace mezzo::optim

@@ -76,10 +76,9 @@ struct GradientClippingOptions {
 /// Clips the gradients of the model after they were unscaled: optim::clip_grad_norm_, and logs "grad_norm",
 /// the norm before; or optim::clip_grad_value_. Throws: ValueError unless exactly one limit is given, for one
 /// that is negative or NaN, and for a norm_type of NaN. Source: composer.algorithms.GradientClipping.
-class GradientClipping final : public Callback {
+class GradientClipping final : public detail::CallbackAt<Event::after_train_batch> {
  public:
   explicit GradientClipping(const GradientClippingOptions& options);
-  [[nodiscard]] bool match(Event event) const override { return event == Event::after_train_batch; }
   void run(Event event, State& state) override;
 
  private:
@@ -93,18 +92,19 @@ class GradientClipping final : public Callback {
 /// ends, also by an exception. Of several averages of one training the first stands in. A checkpoint holds
 /// the average. After the training `ema->average().copy_to_weights()` keeps it, for a program that has given
 /// the trainer a std::shared_ptr of the algorithm.
-class WeightAverage : public Callback {
+class WeightAverage
+    : public detail::CallbackAt<Event::init, Event::batch_end, Event::epoch_end, Event::iteration_end,
+                                Event::eval_start, Event::predict_start, Event::eval_end, Event::predict_end,
+                                Event::before_load, Event::fit_start> {
  public:
-  WeightAverage(WeightAverage&& other) noexcept;
-  ~WeightAverage() override;
-  [[nodiscard]] bool match(Event event) const override;
+  WeightAverage(WeightAverage&& other) noexcept = default;
   void run(Event event, State& state) override;
   [[nodiscard]] Parts parts() override;
   /// Throws: StateError before a trainer was made with it.
   [[nodiscard]] optim::AveragedWeights& average() const;
 
  protected:
-  WeightAverage();
+  WeightAverage() = default;
   [[nodiscard]] virtual std::shared_ptr<optim::AveragedWeights> make(const nn::Module& model) = 0;
   /// At batch_end, epoch_end and iteration_end.
   virtual void update(Event event, const State& state) = 0;
@@ -112,7 +112,7 @@ class WeightAverage : public Callback {
  private:
   class Scope;
   std::shared_ptr<optim::AveragedWeights> average_;
-  std::unique_ptr<Scope> scope_;
+  std::shared_ptr<Scope> scope_;
 };
 
 /// Exponential moving average of the weights, updated by every step that was not skipped. optim::EMA's
@@ -165,10 +165,9 @@ struct LayerFreezingOptions {
 /// is refused.
 /// Throws: ValueError for a start outside of [0, 1) or a level outside of [0, 1].
 /// Source: composer.algorithms.LayerFreezing; Brock et al., arXiv:1706.04983.
-class LayerFreezing final : public Callback {
+class LayerFreezing final : public detail::CallbackAt<Event::init, Event::before_train_batch> {
  public:
   explicit LayerFreezing(const LayerFreezingOptions& options = {});
-  [[nodiscard]] bool match(Event event) const override;
   void run(Event event, State& state) override;
   /// Layers that are frozen now.
   [[nodiscard]] std::int64_t frozen() const noexcept { return frozen_; }
@@ -185,7 +184,7 @@ class LayerFreezing final : public Callback {
 /// gone.
 /// Throws: ValueError for an empty function, and from the trainer's constructor (as a CallbackError) when no
 /// layer of the model is chosen. Source: Chen et al., arXiv:1604.06174.
-class ActivationCheckpointing final : public Callback {
+class ActivationCheckpointing final : public detail::CallbackAt<Event::init> {
  public:
   using Matches = mezzo::detail::Function<bool(const nn::Module&)>;
   explicit ActivationCheckpointing(Matches matches);
@@ -196,7 +195,6 @@ class ActivationCheckpointing final : public Callback {
     return ActivationCheckpointing(
         [](const nn::Module& module) { return dynamic_cast<const T*>(&module) != nullptr; });
   }
-  [[nodiscard]] bool match(Event event) const override { return event == Event::init; }
   void run(Event event, State& state) override;
 
  private:
@@ -214,10 +212,9 @@ struct LabelSmoothingOptions {
 /// cross_entropy's own label_smoothing knows an ignore_index.
 /// Throws: ValueError for a smoothing outside of [0, 1]; ShapeError for targets that do not fit the output.
 /// Source: composer.algorithms.LabelSmoothing; Szegedy et al., arXiv:1512.00567.
-class LabelSmoothing final : public Callback {
+class LabelSmoothing final : public detail::CallbackAt<Event::before_loss, Event::after_loss> {
  public:
   explicit LabelSmoothing(const LabelSmoothingOptions& options = {});
-  [[nodiscard]] bool match(Event event) const override;
   void run(Event event, State& state) override;
 
  private:
@@ -231,9 +228,9 @@ struct MixUpOptions {
   std::uint64_t seed = 0;  ///< another one draws other shares
 };
 /// Base of MixUp and CutMix: a transform of each batch of the train loader.
-class MixedBatches : public Callback {
+class MixedBatches : public detail::CallbackAt<Event::after_dataloader, Event::batch_end, Event::fit_start,
+                                               Event::after_load> {
  public:
-  [[nodiscard]] bool match(Event event) const override;
   void run(Event event, State& state) override;
 
  protected:
@@ -282,10 +279,9 @@ struct ProgressiveResizingOptions {
 /// Throws: ValueError for an initial_scale outside of (0, 1], fractions that are negative or above 1
 /// together, and a size_increment < 1.
 /// Source: composer.algorithms.ProgressiveResizing; fast.ai, "Training Imagenet in 3 hours".
-class ProgressiveResizing final : public Callback {
+class ProgressiveResizing final : public detail::CallbackAt<Event::after_dataloader> {
  public:
   explicit ProgressiveResizing(const ProgressiveResizingOptions& options = {});
-  [[nodiscard]] bool match(Event event) const override { return event == Event::after_dataloader; }
   void run(Event event, State& state) override;
 
  private:
@@ -296,9 +292,9 @@ class ProgressiveResizing final : public Callback {
 /// training, evaluation and prediction; layers keep that order. Weights stay as they are: kernels arrange
 /// them. Takes batches of any type that a loader knows (data/collate.h); others are left alone.
 /// Source: composer.algorithms.ChannelsLast.
-class ChannelsLast final : public Callback {
+class ChannelsLast final : public detail::CallbackAt<Event::after_dataloader, Event::eval_batch_start,
+                                                     Event::predict_batch_start> {
  public:
-  [[nodiscard]] bool match(Event event) const override;
   void run(Event event, State& state) override;
 };
 

@@ -62,6 +62,13 @@ class AnyCallback {
 
 namespace detail {
 
+/// A callback of the events that it names.
+template <Event... kAt>
+class CallbackAt : public Callback {
+ public:
+  [[nodiscard]] bool match(Event event) const override { return ((event == kAt) || ...); }
+};
+
 class FunctionCallback final : public Callback {
  public:
   FunctionCallback(Event event, mezzo::detail::Function<void(State&)> f) : event_(event), f_(std::move(f)) {}

@@ -30,10 +30,9 @@ struct EarlyStoppingOptions {
 /// better. Several evaluations at one batch count as one, the first. A checkpoint holds what it has seen.
 /// Throws: ValueError for a patience < 1, a negative or infinite min_delta; in a training for a metric that
 /// evaluations do not have. Source: lightning.pytorch.callbacks.EarlyStopping; composer's EarlyStopper.
-class EarlyStopping final : public Callback {
+class EarlyStopping final : public detail::CallbackAt<Event::eval_end> {
  public:
   explicit EarlyStopping(const EarlyStoppingOptions& options = {});
-  [[nodiscard]] bool match(Event event) const override { return event == Event::eval_end; }
   void run(Event event, State& state) override;
   [[nodiscard]] Parts parts() override;
   [[nodiscard]] std::string identity() const override { return "EarlyStopping(" + options_.metric + ")"; }
@@ -53,10 +52,11 @@ struct SpeedMonitorOptions {
 /// Logs "speed/samples_per_second", "speed/batches_per_second" and, where tokens are counted,
 /// "speed/tokens_per_second" after each batch, by train::Throughput. Evaluations and predictions take no
 /// time. Source: composer.callbacks.SpeedMonitor.
-class SpeedMonitor final : public Callback {
+class SpeedMonitor final
+    : public detail::CallbackAt<Event::fit_start, Event::fit_end, Event::batch_end, Event::eval_start,
+                                Event::eval_end, Event::predict_start, Event::predict_end> {
  public:
   explicit SpeedMonitor(const SpeedMonitorOptions& options = {});
-  [[nodiscard]] bool match(Event event) const override;
   void run(Event event, State& state) override;
   /// Of the last fit(), for a program that has given the trainer a std::shared_ptr of it.
   [[nodiscard]] const Throughput& throughput() const noexcept { return throughput_; }
@@ -73,12 +73,9 @@ struct MemoryMonitorOptions {
 /// training's device (memory_stats), "memory/process" and "memory/process_peak" (process_memory; on Linux);
 /// and at the end of fit() the text "memory", one line (memory_line). Throws: ValueError for every < 1.
 /// Source: composer.callbacks.MemoryMonitor.
-class MemoryMonitor final : public Callback {
+class MemoryMonitor final : public detail::CallbackAt<Event::batch_end, Event::fit_end> {
  public:
   explicit MemoryMonitor(const MemoryMonitorOptions& options = {});
-  [[nodiscard]] bool match(Event event) const override {
-    return event == Event::batch_end || event == Event::fit_end;
-  }
   void run(Event event, State& state) override;
 
  private:
@@ -91,10 +88,9 @@ struct LRMonitorOptions {
 /// Logs the learning rate of each group of the optimizer after each batch, as "lr/group0", ...: what its
 /// step has taken. (The trainer itself logs "lr", the first group's.) Nothing with LBFGS. Source:
 /// lightning.pytorch.callbacks.LearningRateMonitor; composer's LRMonitor.
-class LRMonitor final : public Callback {
+class LRMonitor final : public detail::CallbackAt<Event::batch_start> {
  public:
   explicit LRMonitor(const LRMonitorOptions& options = {}) : options_(options) {}
-  [[nodiscard]] bool match(Event event) const override { return event == Event::batch_start; }
   void run(Event event, State& state) override;
 
  private:
@@ -106,10 +102,11 @@ class LRMonitor final : public Callback {
 /// evaluations per step (SAM) the last one counts, and of a batch that is tried again the last try. A
 /// training that is resumed in an epoch counts from there. Over several processes they are of all ranks'
 /// shares. Throws: ValueError for no metric. Source: composer's train_metrics.
-class TrainMetrics final : public Callback {
+class TrainMetrics final
+    : public detail::CallbackAt<Event::fit_start, Event::epoch_start, Event::before_train_batch,
+                                Event::after_loss, Event::batch_end> {
  public:
   explicit TrainMetrics(std::vector<EvalMetric> metrics);
-  [[nodiscard]] bool match(Event event) const override;
   void run(Event event, State& state) override;
 
  private:
@@ -133,10 +130,10 @@ struct AnomalyHuntOptions {
 /// step that is replayed (TrainerOptions::captured) runs no ops that could be watched: the line names the
 /// parameter then. With patience 1 it is what others call "terminate on NaN".
 /// Throws: ValueError for a patience or every < 1; in a training AutogradError, the line.
-class AnomalyHunt final : public Callback {
+class AnomalyHunt final
+    : public detail::CallbackAt<Event::fit_start, Event::batch_start, Event::batch_end, Event::fit_end> {
  public:
   explicit AnomalyHunt(const AnomalyHuntOptions& options = {});
-  [[nodiscard]] bool match(Event event) const override;
   void run(Event event, State& state) override;
 
  private:

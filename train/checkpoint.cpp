@@ -52,12 +52,13 @@ std::uint64_t parse_unsigned(const Value& value) {
   return number;
 }
 
+PartState part_of(Value value, nn::NamedTensors tensors = {}) {
+  return {std::move(value), std::move(tensors)};
+}
+
 template <class T, class Get>
 detail::PartAccess access_value(T& object, Get get) {
-  return {.save =
-              [&object] {
-                return PartState{object, {}};
-              },
+  return {.save = [&object] { return part_of(object); },
           .load = [&object, get](const PartState& state) { object = get(state.value); },
           .has_value = true};
 }
@@ -66,10 +67,7 @@ detail::PartAccess access_value(T& object, Get get) {
 
 detail::PartAccess detail::access(nn::Module& module) {
   return {
-      .save =
-          [&module] {
-            return PartState{{}, module.state_dict()};
-          },
+      .save = [&module] { return part_of({}, module.state_dict()); },
       .load = [&module](const PartState& state) { module.load_state_dict(state.tensors, {.strict = false}); },
       .module = &module,
       .has_tensors = true};
@@ -79,9 +77,8 @@ detail::PartAccess detail::access(Generator& generator) {
   return {.save =
               [&generator] {
                 const GeneratorState state = generator.state();
-                return PartState{Value::Map{{"seed", std::to_string(state.seed)},
-                                            {"offset", std::to_string(state.offset)}},
-                                 {}};
+                return part_of(Value::Map{{"seed", std::to_string(state.seed)},
+                                          {"offset", std::to_string(state.offset)}});
               },
           .load =
               [&generator](const PartState& state) {
@@ -94,7 +91,7 @@ detail::PartAccess detail::access(Generator& generator) {
 detail::PartAccess detail::access(Tensor& tensor) {
   return {.save =
               [&tensor] {
-                return PartState{{}, {{"", tensor.detach()}}};
+                return part_of({}, {{"", tensor.detach()}});
               },
           .load =
               [&tensor](const PartState& state) {

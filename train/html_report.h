@@ -41,9 +41,6 @@ struct HTMLReportOptions {
 class HTMLReport final : public Sink {
  public:
   explicit HTMLReport(std::string path, HTMLReportOptions options = {});
-  HTMLReport(HTMLReport&& other) noexcept;
-  HTMLReport& operator=(HTMLReport&& other) noexcept;
-  ~HTMLReport() override;
   void write(const LogRecord& record) override;
   void write_text(const LogText& text) override;
   void resume(std::int64_t step) override;
@@ -57,7 +54,7 @@ class HTMLReport final : public Sink {
 
   std::string path_;
   HTMLReportOptions options_;
-  std::unique_ptr<detail::RunHistory> history_;
+  std::shared_ptr<detail::RunHistory> history_;
   bool is_started_ = false, is_ended_ = false;
   double saved_at_;
 };

@@ -85,17 +85,14 @@ class LogFile;
 /// Base of sinks that add to one file.
 class FileSink : public Sink {
  public:
-  ~FileSink() override;
   void close() override;
 
  protected:
   FileSink(std::string path, std::int64_t every);
-  FileSink(FileSink&& other) noexcept;
-  FileSink& operator=(FileSink&& other) noexcept;
   [[nodiscard]] LogFile& file() const noexcept { return *file_; }
 
  private:
-  std::unique_ptr<LogFile> file_;
+  std::shared_ptr<LogFile> file_;
 };
 
 }  // namespace detail

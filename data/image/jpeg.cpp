@@ -1,5 +1,5 @@
 // TurboJPEG's interface, which returns errors and has no longjmp.
-#include "mezzo/data/image/jpeg.h"
+#include "mezzo/data/image/codecs.h"
 
 #include "mezzo/core/error.h"
 

@@ -1,6 +1,6 @@
 // libpng reports errors by longjmp, which must not leave a function that has objects to destroy: the
 // functions that set the place to jump to (read_*, write_*) have none.
-#include "mezzo/data/image/png.h"
+#include "mezzo/data/image/codecs.h"
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/scope.h"

@@ -3,23 +3,142 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <cstring>
+#include <functional>
 #include <mutex>
+#include <queue>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/data/text/detail/byte_pairs.h"
 #include "mezzo/data/text/detail/token_ids.h"
 #include "mezzo/data/text/detail/unicode.h"
-#include "mezzo/data/text/detail/word_splitter.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/json.h"
 
 namespace mezzo::data {
 
 namespace detail {
+
+/// Merges by rank, found by their pair of tokens.
+class MergeTable {
+ public:
+  struct Merge {
+    std::int32_t left, right, result;
+  };
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+
+  MergeTable() = default;
+  explicit MergeTable(std::vector<Merge> by_rank);
+
+  [[nodiscard]] const Merge& operator[](std::uint32_t rank) const noexcept { return by_rank_[rank]; }
+  [[nodiscard]] std::size_t size() const noexcept { return by_rank_.size(); }
+  /// The rank of a pair, of the last one where it is there twice; kNone where it is not.
+  [[nodiscard]] std::uint32_t rank_of(std::int32_t left, std::int32_t right) const noexcept {
+    return slots_.empty() ? kNone : slots_[slot_of(left, right)];
+  }
+
+ private:
+  /// Where the rank of a pair is, or would be.
+  [[nodiscard]] std::size_t slot_of(std::int32_t left, std::int32_t right) const noexcept {
+    const std::uint64_t key =
+        std::uint64_t{static_cast<std::uint32_t>(left)} << 32U | static_cast<std::uint32_t>(right);
+    auto at = static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);
+    while (slots_[at] != kNone && (by_rank_[slots_[at]].left != left || by_rank_[slots_[at]].right != right))
+      at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+
+  std::vector<Merge> by_rank_;
+  std::vector<std::uint32_t> slots_;  ///< ranks, by hash; a power of two of them, half of them free
+  unsigned shift_ = 63;
+};
+
+/// Merges the bytes of words: a linked list of the word's tokens and a heap of its pairs, where pairs that
+/// are gone stay until it is their turn. Its working memory is kept for the next word.
+class WordEncoder {
+ public:
+  /// Appends the tokens of `word`, which is shorter than 2^31 bytes. As OpenAI's encoder.py: of all pairs the
+  /// pair of the lowest rank is merged wherever it is, from left to right, until no pair has a rank. n log n
+  /// for n bytes.
+  void encode(std::string_view word, const std::array<std::int32_t, 256>& byte_tokens,
+              const MergeTable& merges, std::vector<std::int32_t>& out);
+
+ private:
+  static constexpr std::uint32_t kEnd = 0xFFFFFFFF;
+  /// A token of the word, between its neighbours.
+  struct Symbol {
+    std::int32_t token;  ///< -1 once it has gone into the one before
+    std::uint32_t previous, next;
+  };
+
+  void consider(std::uint32_t at, const MergeTable& merges);
+  void merge(std::uint32_t at, const MergeTable::Merge& merge, const MergeTable& merges);
+
+  std::vector<Symbol> symbols_;
+  /// Rank and place of the left one, the least first.
+  std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> pairs_;
+  std::vector<std::uint32_t> places_;
+};
+
+MergeTable::MergeTable(std::vector<Merge> by_rank) : by_rank_(std::move(by_rank)) {
+  const std::size_t size = std::bit_ceil(by_rank_.size() * 2 + 2);
+  shift_ = 64U - static_cast<unsigned>(std::countr_zero(size));
+  slots_.assign(size, kNone);
+  for (std::uint32_t rank = 0; rank < by_rank_.size(); ++rank) {
+    const Merge& merge = by_rank_[rank];
+    slots_[slot_of(merge.left, merge.right)] = rank;
+  }
+}
+
+void WordEncoder::consider(std::uint32_t at, const MergeTable& merges) {
+  const Symbol& left = symbols_[at];
+  if (left.next == kEnd) return;
+  const std::uint32_t rank = merges.rank_of(left.token, symbols_[left.next].token);
+  if (rank != MergeTable::kNone) pairs_.push(std::uint64_t{rank} << 32U | at);
+}
+
+void WordEncoder::merge(std::uint32_t at, const MergeTable::Merge& merge, const MergeTable& merges) {
+  Symbol& left = symbols_[at];
+  if (left.token != merge.left || left.next == kEnd || symbols_[left.next].token != merge.right) return;
+  Symbol& right = symbols_[left.next];
+  left.token = merge.result;
+  right.token = -1;
+  left.next = right.next;
+  if (left.next != kEnd) symbols_[left.next].previous = at;
+  consider(at, merges);
+  if (left.previous != kEnd) consider(left.previous, merges);
+}
+
+void WordEncoder::encode(std::string_view word, const std::array<std::int32_t, 256>& byte_tokens,
+                         const MergeTable& merges, std::vector<std::int32_t>& out) {
+  const auto size = static_cast<std::uint32_t>(word.size());
+  symbols_.clear();
+  for (std::uint32_t i = 0; i < size; ++i) {
+    symbols_.push_back({.token = byte_tokens[static_cast<unsigned char>(word[i])],
+                        .previous = i == 0 ? kEnd : i - 1,
+                        .next = i + 1 == size ? kEnd : i + 1});
+  }
+  for (std::uint32_t i = 0; i < size; ++i) consider(i, merges);
+  while (!pairs_.empty()) {
+    // All places of the lowest rank, before pairs that come of these: one of them may have a lower rank yet.
+    const auto rank = static_cast<std::uint32_t>(pairs_.top() >> 32U);
+    places_.clear();
+    for (; !pairs_.empty() && pairs_.top() >> 32U == rank; pairs_.pop())
+      places_.push_back(static_cast<std::uint32_t>(pairs_.top()));
+    for (const std::uint32_t place : places_) merge(place, merges[rank], merges);
+  }
+  for (std::uint32_t at = size == 0 ? kEnd : 0; at != kEnd; at = symbols_[at].next)
+    out.push_back(symbols_[at].token);
+  // A word of megabytes is rare; its memory is not kept.
+  constexpr std::uint32_t kKept = 65536;
+  if (size > kKept) *this = WordEncoder();
+}
 
 struct GPT2Vocabulary {
   std::vector<std::string> tokens;              ///< bytes of each token

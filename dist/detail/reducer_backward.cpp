@@ -7,6 +7,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/recorded/gradients.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/dist/collectives.h"
 #include "mezzo/dist/detail/group_state.h"
@@ -274,10 +275,8 @@ void Reducer::require_unchanged() {
 
 void Reducer::refuse_unused(std::span<const std::size_t> unused) const {
   constexpr std::size_t kMostNamed = 8;
-  std::string names;
-  for (std::size_t i = 0; i < unused.size() && i < kMostNamed; ++i)
-    names += (i > 0 ? ", " : "") + parameters_[unused[i]].first;
-  if (unused.size() > kMostNamed) names += " and " + std::to_string(unused.size() - kMostNamed) + " more";
+  const std::string names =
+      mezzo::detail::listed(unused, kMostNamed, [&](std::size_t i) { return parameters_[i].first; });
   throw AutogradError("DataParallel", "a backward that gives all parameters a gradient", "none for " + names,
                       "pass find_unused_parameters = true, or freeze them by requires_grad_(false)");
 }

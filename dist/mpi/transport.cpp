@@ -87,11 +87,8 @@ void MpiTransport::run_call(CollectiveCall call, F body) {
 }
 
 void MpiTransport::broadcast(void* data, std::size_t bytes, int root) {
-  const CollectiveCall call = call_of("broadcast", bytes, "root " + std::to_string(root));
-  run_call(call, [&] {
-    run([&](MezzoMpiRequest** request) {
-      return world_.functions().broadcast(group_, data, bytes, root, request);
-    });
+  run_alone(call_of("broadcast", bytes, "root " + std::to_string(root)), [&](MezzoMpiRequest** request) {
+    return world_.functions().broadcast(group_, data, bytes, root, request);
   });
 }
 
@@ -146,28 +143,21 @@ void MpiTransport::reduce_to_each(std::byte* whole, std::byte* part, std::int64_
 }
 
 void MpiTransport::all_gather(const void* part, void* whole, std::size_t bytes) {
-  const CollectiveCall call = call_of("all_gather", bytes);
   const void* const place = static_cast<std::byte*>(whole) + static_cast<std::size_t>(rank()) * bytes;
-  run_call(call, [&] {
-    run([&](MezzoMpiRequest** request) {
-      return world_.functions().all_gather(group_, part == place ? nullptr : part, whole, bytes, request);
-    });
+  run_alone(call_of("all_gather", bytes), [&](MezzoMpiRequest** request) {
+    return world_.functions().all_gather(group_, part == place ? nullptr : part, whole, bytes, request);
   });
 }
 
 void MpiTransport::all_to_all(const void* from, void* to, std::size_t bytes) {
-  const CollectiveCall call = call_of("all_to_all", bytes);
-  run_call(call, [&] {
-    run([&](MezzoMpiRequest** request) {
-      return world_.functions().all_to_all(group_, from, to, bytes, request);
-    });
+  run_alone(call_of("all_to_all", bytes), [&](MezzoMpiRequest** request) {
+    return world_.functions().all_to_all(group_, from, to, bytes, request);
   });
 }
 
 void MpiTransport::barrier() {
-  run_call({.name = "barrier"}, [&] {
-    run([&](MezzoMpiRequest** request) { return world_.functions().barrier(group_, request); });
-  });
+  run_alone({.name = "barrier"},
+            [&](MezzoMpiRequest** request) { return world_.functions().barrier(group_, request); });
 }
 
 Ref<Transport> MpiTransport::split(std::span<const int> ranks) {

@@ -35,6 +35,11 @@ class MpiTransport final : public Transport {
   void run(F begin);
   template <class F>
   void run_call(CollectiveCall call, F body);
+  /// run_call() of the one call that `begin(&request)` begins.
+  template <class F>
+  void run_alone(CollectiveCall call, F begin) {
+    run_call(std::move(call), [&] { run(begin); });
+  }
   void reduce_to_each(std::byte* whole, std::byte* part, std::int64_t count, DType dtype, int op);
 
   MpiWorld& world_;

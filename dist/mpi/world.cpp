@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
 #include "mezzo/dist/detail/progress.h"
 
 namespace mezzo::dist {
@@ -100,20 +102,9 @@ class Pause {
 };
 
 /// Some of many, for a line that is read.
-class Listing {
- public:
-  void add(const std::string& item) {
-    constexpr int kMost = 4;
-    if (++count_ <= kMost) text_ += (text_.empty() ? "" : "; ") + item;
-    more_ = count_ > kMost ? " and " + std::to_string(count_ - kMost) + " more" : "";
-  }
-  [[nodiscard]] bool empty() const noexcept { return count_ == 0; }
-  [[nodiscard]] std::string text() const { return text_ + more_; }
-
- private:
-  int count_ = 0;
-  std::string text_, more_;
-};
+std::string shown(const std::vector<std::string>& items) {
+  return mezzo::detail::listed(items, 4, std::identity(), "; ");
+}
 
 /// The text about a process that does not answer.
 const char* silence_of(ProcessState state) {
@@ -286,22 +277,22 @@ bool MpiWorld::lower_rank_ends() const noexcept { return ending_rank_ >= 0 && en
 std::string MpiWorld::who_is_missing() const {
   std::string hint;
   const std::string here = progress().text();
-  Listing silent, elsewhere;
+  std::vector<std::string> silent, elsewhere;
   for (int r = 0; r < place_.size; ++r) {
     const Peer& peer = peers_[static_cast<std::size_t>(r)];
     if (r == place_.rank) continue;
     const std::string name = "rank " + std::to_string(r);
     if (!peer.has_answered) {
-      silent.add(name + silence_of(state_of(peer.process)));
+      silent.push_back(name + silence_of(state_of(peer.process)));
     } else if (peer.text != here) {
-      elsewhere.add(name + " is " + peer.text);
+      elsewhere.push_back(name + " is " + peer.text);
       if (here.starts_with("in ") && peer.text.starts_with("in "))
         hint = "; MEZZO_DIST_DEBUG=1 names the first call in which ranks differ";
     }
   }
   if (silent.empty() && elsewhere.empty()) return "all ranks are there: the network or MPI does not go on";
-  if (silent.empty()) return elsewhere.text() + hint;
-  return elsewhere.empty() ? silent.text() : silent.text() + "; " + elsewhere.text();
+  if (silent.empty()) return shown(elsewhere) + hint;
+  return shown(silent) + (elsewhere.empty() ? "" : "; " + shown(elsewhere));
 }
 
 std::string MpiWorld::line_of(const std::string& why) const {

@@ -12,5 +12,10 @@ namespace mezzo::io::detail {
 [[nodiscard]] std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 /// The same of Castagnoli's polynomial, 0x1EDC6F41, reflected. Source: RFC 3720.
 [[nodiscard]] std::uint32_t crc32c(std::span<const std::byte> bytes) noexcept;
+/// crc32c as TFRecord files store it: rotated right by 15 bits, plus 0xA282EAD8.
+[[nodiscard]] inline std::uint32_t masked_crc32c(std::span<const std::byte> bytes) noexcept {
+  const std::uint32_t crc = crc32c(bytes);
+  return ((crc >> 15U) | (crc << 17U)) + 0xA282EAD8U;
+}
 
 }  // namespace mezzo::io::detail

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "mezzo/io/detail/byte_source.h"
+#include "mezzo/io/detail/file.h"
 
 namespace mezzo::io::detail {
 

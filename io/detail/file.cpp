@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,8 +15,11 @@
 #include <filesystem>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
+#include "mezzo/core/value.h"
 
 namespace mezzo::io {
 
@@ -185,6 +189,31 @@ void InputFile::seek(std::uint64_t offset) {
     throw IoError(op_, "a readable file", reason(errno), "check the disk");
 }
 
+MappedFile::MappedFile(const std::string& path, std::string op, Access access)
+    : MappedFile(InputFile(path, std::move(op)), access) {}
+
+MappedFile::MappedFile(const InputFile& file, Access access)
+    : op_(file.op()), size_(static_cast<std::size_t>(file.size())), access_(access) {
+  if (size_ == 0) return;
+  const int protection = access == Access::read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+  void* const memory = ::mmap(nullptr, size_, protection, MAP_PRIVATE, file.descriptor(), 0);
+  if (memory == MAP_FAILED) {
+    throw IoError(op_, "a file that can be mapped into memory", std::generic_category().message(errno),
+                  "copy it to a file system of this machine");
+  }
+  data_ = static_cast<std::byte*>(memory);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+std::span<std::byte> MappedFile::writable_bytes() const {
+  if (access_ == Access::read_only)
+    throw StateError(op_, "a file mapped with copy_on_write", "one mapped read-only", "");
+  return {data_, size_};
+}
+
 std::vector<std::byte> read_file(const std::string& path) {
   InputFile file(path, "read_file");
   std::vector<std::byte> bytes;
@@ -268,5 +297,56 @@ void AtomicFile::commit() {
   temporary_.clear();
   sync_folder(folder);
 }
+
+namespace detail {
+
+void ByteSource::read(std::span<std::byte> out) {
+  while (!out.empty()) {
+    const std::size_t count = read_some(out);
+    if (count == 0) {
+      throw IoError(op_, std::to_string(out.size()) + " more bytes", "the end of the file",
+                    "fetch or write the file again");
+    }
+    out = out.subspan(count);
+  }
+}
+
+void ByteSource::expect_end(std::uint64_t size) {
+  std::byte next{};
+  if (read_some({&next, 1}) == 0) return;
+  throw IoError(op_, "the end after " + std::to_string(size) + " bytes", "more",
+                "fetch or write the file again");
+}
+
+std::size_t FileRange::read_some(std::span<std::byte> out) {
+  const auto count = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), rest_));
+  if (count == 0) return 0;
+  if (!is_there_) file_.seek(begin_);
+  is_there_ = true;
+  file_.read(out.first(count));
+  rest_ -= count;
+  return count;
+}
+
+void require_distinct(std::string_view op, std::vector<std::string_view> names, std::string_view expected,
+                      std::string_view fix) {
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  if (twin != names.end()) throw IoError(op, expected, quote(*twin) + " twice", fix);
+}
+
+std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept {
+  std::int64_t count = 1;
+  bool is_empty = false;
+  for (const std::int64_t size : shape) {
+    if (size < 0) return -1;
+    is_empty = is_empty || size == 0;
+    if (size > 0 && count > (layout::kMaxElements - 1) / size) return -1;
+    if (size > 0) count *= size;
+  }
+  return is_empty ? 0 : count;
+}
+
+}  // namespace detail
 
 }  // namespace mezzo::io

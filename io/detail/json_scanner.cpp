@@ -299,4 +299,36 @@ Value JsonScanner::number_value(bool is_integer) const {
   fail("JSON", "number overflow: " + quote(token_, 40), "correct the text there");
 }
 
+std::size_t ValueBuilder::size() const noexcept {
+  if (open_.empty()) return 0;
+  return open_.back().is_map ? open_.back().map.size() : open_.back().list.size();
+}
+
+void ValueBuilder::key(std::string&& text) { open_.back().map.emplace_back(std::move(text), nullptr); }
+
+void ValueBuilder::end_map() {
+  Value::Map map = std::move(open_.back().map);
+  open_.pop_back();
+  if (const std::string* twice = Value::duplicate_key(map)) {
+    scanner_.fail("distinct keys", "the key " + quote(*twice) + " twice in the map ending", "remove one");
+  }
+  place(Value(std::move(map)));
+}
+
+void ValueBuilder::end_list() {
+  Value::List list = std::move(open_.back().list);
+  open_.pop_back();
+  place(Value(std::move(list)));
+}
+
+void ValueBuilder::place(Value value) {
+  if (open_.empty()) {
+    root_ = std::move(value);
+  } else if (open_.back().is_map) {
+    open_.back().map.back().second = std::move(value);
+  } else {
+    open_.back().list.push_back(std::move(value));
+  }
+}
+
 }  // namespace mezzo::io::detail

@@ -1,5 +1,5 @@
 // JSON text as events, while it is read block by block: what a caller keeps of it is all the memory it takes.
-// Values and checks of what they mean are made of the events elsewhere (value_builder.h, safetensors.cpp).
+// Checks of what they mean are made of the events elsewhere (safetensors_header.cpp).
 // Not for use outside of io.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "mezzo/core/value.h"
 #include "mezzo/io/json_limits.h"
@@ -103,6 +104,43 @@ class JsonScanner {
   std::size_t values_ = 0;
   std::string open_;   ///< the brackets that are not closed
   std::string token_;  ///< of a string or number
+};
+
+/// Events put together to a `Value`.
+class ValueBuilder final : public JsonEvents {
+ public:
+  /// Says where in the text a key is twice.
+  explicit ValueBuilder(const JsonScanner& scanner) : scanner_(scanner) {}
+
+  /// Whether no list or map is open.
+  [[nodiscard]] bool is_complete() const noexcept { return open_.empty(); }
+  /// Lists and maps that are open.
+  [[nodiscard]] std::size_t depth() const noexcept { return open_.size(); }
+  /// Elements of the innermost of them so far.
+  [[nodiscard]] std::size_t size() const noexcept;
+  [[nodiscard]] Value take() { return std::move(root_); }
+
+  void scalar(Value&& value) override { place(std::move(value)); }
+  void string(std::string&& text) override { place(Value(std::move(text))); }
+  void begin_map() override { open_.push_back({.is_map = true, .map = {}, .list = {}}); }
+  void key(std::string&& text) override;
+  void end_map() override;
+  void begin_list() override { open_.push_back({.is_map = false, .map = {}, .list = {}}); }
+  void end_list() override;
+
+ private:
+  /// A list or map not yet closed. A map's last entry waits for its value once its key has been seen.
+  struct Frame {
+    bool is_map;
+    Value::Map map;
+    Value::List list;
+  };
+
+  void place(Value value);
+
+  const JsonScanner& scanner_;
+  std::vector<Frame> open_;
+  Value root_;
 };
 
 }  // namespace mezzo::io::detail

@@ -9,7 +9,6 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/tensor_bytes.h"
 
 namespace mezzo::io::detail {
 

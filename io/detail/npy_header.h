@@ -7,7 +7,7 @@
 
 #include "mezzo/core/dims.h"
 #include "mezzo/core/dtype.h"
-#include "mezzo/io/detail/byte_source.h"
+#include "mezzo/io/detail/file.h"
 
 namespace mezzo::io::detail {
 

@@ -1,22 +1,35 @@
-// The checks of a header's statements, one tensor at a time.
+// The checks of a header's statements, one tensor at a time, and the dtypes and sizes that it may state.
 #include "mezzo/io/detail/safetensors_header.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/safetensors_layout.h"
-#include "mezzo/io/detail/value_builder.h"
-#include "mezzo/io/detail/zip_records.h"
+#include "mezzo/io/detail/json_scanner.h"
+#include "mezzo/io/detail/zip.h"
 
 namespace mezzo::io::detail {
 
 namespace {
+
+struct DTypeBits {
+  std::string_view name;
+  int bits;
+};
+
+/// All dtypes of the reference implementation (0.7).
+constexpr std::array<DTypeBits, 22> kDTypeBits{{
+    {"F64", 64},    {"F32", 32},    {"F16", 16},        {"BF16", 16},       {"I64", 64}, {"I32", 32},
+    {"I16", 16},    {"I8", 8},      {"U64", 64},        {"U32", 32},        {"U16", 16}, {"U8", 8},
+    {"BOOL", 8},    {"F8_E4M3", 8}, {"F8_E5M2", 8},     {"F8_E8M0", 8},     {"C64", 64}, {"F4", 4},
+    {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8},
+}};
 
 using Entry = TensorEntry;
 
@@ -309,7 +322,7 @@ std::size_t header_length(const std::string& op, std::span<const std::byte> pref
     refuse(op, "at least 8 bytes", "a file of " + std::to_string(file_size));
   std::memcpy(&length, prefix.data(), sizeof(length));
   if (length > kMaxHeaderBytes) {
-    if (static_cast<std::uint32_t>(length) == kLocalSignature)
+    if (static_cast<std::uint32_t>(length) == kZipSignature)
       throw IoError(op, "a safetensors file", "a zip archive",
                     "io::load_torch reads PyTorch's files, io::read_npz NumPy's");
     refuse(op, "a header of at most " + std::to_string(kMaxHeaderBytes) + " bytes",
@@ -333,6 +346,31 @@ FileHeader read_file_header(InputFile& file) {
   HeaderInFile text(file, prefix.size(), length);
   result.header = parse_header(file.op(), text, result.data_size);
   return result;
+}
+
+std::optional<int> dtype_bits(std::string_view dtype) noexcept {
+  const auto row =
+      std::find_if(kDTypeBits.begin(), kDTypeBits.end(), [&](const DTypeBits& r) { return r.name == dtype; });
+  return row == kDTypeBits.end() ? std::nullopt : std::optional<int>(row->bits);
+}
+
+std::string size_problem(std::string_view dtype, std::span<const std::int64_t> shape, std::uint64_t bytes) {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
+  const std::string what =
+      "shape " + (shape.size() <= 16 ? to_string(shape) : "of " + std::to_string(shape.size()) + " dims");
+  const std::int64_t count = checked_count(shape);
+  if (count < 0) {
+    const bool is_negative = std::any_of(shape.begin(), shape.end(), [](std::int64_t n) { return n < 0; });
+    return what + (is_negative ? " with a negative size" : ", whose product reaches 2^60");
+  }
+  const std::optional<int> bits = dtype_bits(dtype);
+  if (!bits) return {};
+  if (count > kMax / *bits) return what + " of " + std::string(dtype) + ", whose bits overflow 63 bits";
+  const std::int64_t total = count * *bits;
+  if (total % 8 != 0) return what + " of " + std::string(dtype) + ", which ends within a byte";
+  if (static_cast<std::uint64_t>(total / 8) == bytes) return {};
+  return std::to_string(bytes) + " bytes for " + what + " of " + std::string(dtype) + ", which has " +
+         std::to_string(total / 8);
 }
 
 }  // namespace mezzo::io::detail

@@ -2,10 +2,11 @@
 #include "mezzo/io/detail/tensor_bytes.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "mezzo/core/error.h"
-#include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
+#include "mezzo/kernels/cpu/parallel.h"
 
 namespace mezzo::io::detail {
 
@@ -19,13 +20,6 @@ Tensor row_major_on_host(std::string_view op, std::string_view name, const Tenso
   return tensor.detach().to(Device::cpu()).contiguous();
 }
 
-void require_distinct(std::string_view op, std::vector<std::string_view> names, std::string_view expected,
-                      std::string_view fix) {
-  std::sort(names.begin(), names.end());
-  const auto twin = std::adjacent_find(names.begin(), names.end());
-  if (twin != names.end()) throw IoError(op, expected, quote(*twin) + " twice", fix);
-}
-
 std::span<std::byte> bytes_of(const Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.impl().data()),
           static_cast<std::size_t>(tensor.numel() * size_of(tensor.dtype()))};
@@ -37,16 +31,30 @@ void make_bools(std::span<std::byte> bytes) noexcept {
   }
 }
 
-std::int64_t checked_count(std::span<const std::int64_t> shape) noexcept {
-  std::int64_t count = 1;
-  bool is_empty = false;
-  for (const std::int64_t size : shape) {
-    if (size < 0) return -1;
-    is_empty = is_empty || size == 0;
-    if (size > 0 && count > (layout::kMaxElements - 1) / size) return -1;
-    if (size > 0) count *= size;
+void reverse_elements(std::span<std::byte> bytes, std::size_t size) noexcept {
+  for (std::size_t i = 0; size > 1 && i < bytes.size(); i += size)
+    std::ranges::reverse(bytes.subspan(i, size));
+}
+
+// Pieces are cut into parts, which threads take one by one.
+void read_pieces(const InputFile& file, std::span<const FilePiece> pieces) {
+  constexpr std::size_t kMost = std::size_t{8} << 20U;
+  std::vector<FilePiece> parts;
+  parts.reserve(pieces.size());
+  for (const FilePiece& piece : pieces) {
+    for (std::size_t at = 0; at < piece.bytes.size(); at += kMost)
+      parts.push_back({piece.bytes.subspan(at, std::min(kMost, piece.bytes.size() - at)), piece.begin + at});
   }
-  return is_empty ? 0 : count;
+  // Small parts go together, so that a chunk is worth a thread.
+  const auto count = static_cast<std::int64_t>(parts.size());
+  std::size_t total = 0;
+  for (const FilePiece& part : parts) total += part.bytes.size();
+  const auto chunks = static_cast<std::int64_t>(total / kMost + 1);
+  kernels::cpu::parallel_for(
+      count, (count + chunks - 1) / chunks, [&](std::int64_t first, std::int64_t last) {
+        for (std::int64_t i = first; i < last; ++i)
+          file.read_at(parts[static_cast<std::size_t>(i)].begin, parts[static_cast<std::size_t>(i)].bytes);
+      });
 }
 
 }  // namespace mezzo::io::detail

@@ -1,5 +1,6 @@
 // Reading zip archives: end record, directory, local headers, each checked against the bytes there are before
-// a byte of an entry is handed out. Writing is in zip_write.cpp.
+// a byte of an entry is handed out. Writing them: sizes and sums are known before an entry is written, so
+// nothing is written twice.
 #include "mezzo/io/detail/zip.h"
 
 #include <algorithm>
@@ -8,14 +9,25 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/byte_order.h"
 #include "mezzo/io/detail/crc32.h"
 #include "mezzo/io/detail/deflate.h"
-#include "mezzo/io/detail/zip_records.h"
 
 namespace mezzo::io::detail {
 
 namespace {
+
+// The records of zip archives, PKWARE's APPNOTE.TXT 6.3.
+constexpr std::uint32_t kDirectorySignature = 0x02014B50U, kEndSignature = 0x06054B50U,
+                        kZip64EndSignature = 0x06064B50U, kZip64LocatorSignature = 0x07064B50U;
+/// Bytes of the records without names, extra fields and comments.
+constexpr std::size_t kLocalSize = 30, kDirectorySize = 46, kEndSize = 22, kZip64EndSize = 56,
+                      kZip64LocatorSize = 20;
+/// The extra field that has sizes and offsets of 64 bits.
+constexpr std::uint16_t kZip64Field = 1;
+/// The placeholders of 16 and 32 bits for a number that is in ZIP64's records.
+constexpr std::uint32_t kNone16 = 0xFFFFU, kNone32 = 0xFFFFFFFFU;
+/// Flags: encrypted, strongly encrypted, directory encrypted; names in UTF-8.
+constexpr std::uint16_t kEncryptedFlags = 0x2041U, kUtf8Flag = 0x0800U;
 
 constexpr std::size_t kMaxComment = 0xFFFF;
 
@@ -88,7 +100,7 @@ struct ZipReader::End {
 };
 
 bool is_zip(std::span<const std::byte> begin) noexcept {
-  return begin.size() >= 4 && number_at<std::uint32_t>(begin, 0) == kLocalSignature;
+  return begin.size() >= 4 && number_at<std::uint32_t>(begin, 0) == kZipSignature;
 }
 
 ZipReader::ZipReader(const std::string& path, const std::string& op) : file_(path, op) {
@@ -237,7 +249,7 @@ void ZipReader::place_data(ZipEntry& entry, std::uint64_t offset, std::uint16_t 
   file_.read(local);
   const std::size_t name_size = number_at<std::uint16_t>(local, 26);
   const std::size_t skipped = kLocalSize + name_size + number_at<std::uint16_t>(local, 28);
-  bool agrees = number_at<std::uint32_t>(local, 0) == kLocalSignature && name_size == entry.name.size() &&
+  bool agrees = number_at<std::uint32_t>(local, 0) == kZipSignature && name_size == entry.name.size() &&
                 number_at<std::uint16_t>(local, 8) == static_cast<std::uint16_t>(entry.method) &&
                 ((number_at<std::uint16_t>(local, 6) ^ flags) & kEncryptedFlags) == 0;
   if (agrees && limit - offset - kLocalSize >= name_size) {
@@ -266,6 +278,139 @@ std::unique_ptr<ByteSource> ZipReader::open(const ZipEntry& entry, bool check_su
   if (entry.method == ZipMethod::deflated)
     source = std::make_unique<InflateSource>(std::move(source), DeflateFrame::raw, entry.size);
   return std::make_unique<EntrySource>(std::move(source), entry, check_sum);
+}
+
+// --- writing
+
+namespace {
+
+constexpr std::size_t kMaxZipName = 60'000;
+constexpr std::uint16_t kFirstDay = 0x21;  // 1980-01-01
+constexpr std::uint16_t kVersion = 20, kZip64Version = 45;
+/// The extra field that only fills room, as PyTorch's files have it.
+constexpr std::uint16_t kPadding = 0x4246;
+
+/// Appends numbers as the format has them: little-endian.
+template <class... T>
+void put(std::string& text, T... numbers) {
+  const auto one = [&text](auto number) {
+    char bytes[sizeof(number)];
+    std::memcpy(bytes, &number, sizeof(number));
+    text.append(bytes, sizeof(number));
+  };
+  (one(numbers), ...);
+}
+
+std::uint16_t low16(std::uint64_t number) { return static_cast<std::uint16_t>(number); }
+std::uint32_t low32(std::uint64_t number) { return static_cast<std::uint32_t>(number); }
+
+/// An entry as its two headers say it.
+struct Written {
+  const std::string& name;
+  ZipMethod method;
+  std::uint32_t crc;
+  std::uint64_t packed_size, size, header;
+};
+
+/// The fields that both headers share, from the version that is needed to the length of the name.
+void put_common(std::string& text, const Written& entry, bool is_wide, std::uint32_t packed,
+                std::uint32_t size) {
+  const bool is_ascii =
+      std::all_of(entry.name.begin(), entry.name.end(), [](char c) { return (c & 0x80) == 0; });
+  put(text, is_wide ? kZip64Version : kVersion, is_ascii ? std::uint16_t{0} : kUtf8Flag,
+      static_cast<std::uint16_t>(entry.method), std::uint16_t{0}, kFirstDay, entry.crc, packed, size,
+      low16(entry.name.size()));
+}
+
+std::string local_header(const Written& entry, std::uint64_t zip64_from, std::size_t alignment) {
+  const bool is_wide = entry.size >= zip64_from || entry.packed_size >= zip64_from;
+  std::string extra;
+  if (is_wide) put(extra, kZip64Field, std::uint16_t{16}, entry.size, entry.packed_size);
+  const std::uint64_t begin = entry.header + kLocalSize + entry.name.size() + extra.size();
+  if (begin % alignment != 0) {
+    std::uint64_t filled = alignment - begin % alignment;
+    while (filled < 4) filled += alignment;
+    put(extra, kPadding, low16(filled - 4));
+    extra.append(filled - 4, 'Z');
+  }
+  std::string text;
+  put(text, kZipSignature);
+  put_common(text, entry, is_wide, is_wide ? kNone32 : low32(entry.packed_size),
+             is_wide ? kNone32 : low32(entry.size));
+  put(text, low16(extra.size()));
+  return text + entry.name + extra;
+}
+
+void put_directory(std::string& text, const Written& entry, std::uint64_t zip64_from) {
+  std::string wide;
+  const auto narrow = [&](std::uint64_t number) {
+    if (number < zip64_from) return low32(number);
+    put(wide, number);
+    return kNone32;
+  };
+  const std::uint32_t size = narrow(entry.size), packed = narrow(entry.packed_size);
+  const std::uint32_t header = narrow(entry.header);
+  std::string extra;
+  if (!wide.empty()) put(extra, kZip64Field, low16(wide.size()));
+  extra += wide;
+  put(text, kDirectorySignature, wide.empty() ? kVersion : kZip64Version);
+  put_common(text, entry, !wide.empty(), packed, size);
+  put(text, low16(extra.size()), std::uint16_t{0}, std::uint16_t{0}, std::uint16_t{0}, std::uint32_t{0},
+      header);
+  text += entry.name + extra;
+}
+
+}  // namespace
+
+void ZipWriter::write(std::span<const std::byte> bytes) {
+  file_.write(bytes);
+  at_ += bytes.size();
+}
+
+void ZipWriter::add(const std::string& op, const std::string& name,
+                    std::span<const std::span<const std::byte>> parts, ZipMethod method,
+                    std::size_t alignment) {
+  if (!is_valid_utf8(name) || name.size() > kMaxZipName) {
+    throw IoError(op, "a name in UTF-8 of at most " + std::to_string(kMaxZipName) + " bytes", quote(name),
+                  "use another name");
+  }
+  Written entry{.name = name, .method = method, .crc = 0, .packed_size = 0, .size = 0, .header = at_};
+  for (const std::span<const std::byte> part : parts) {
+    entry.crc = crc32(part, entry.crc);
+    entry.size += part.size();
+  }
+  std::vector<std::byte> packed;
+  if (method == ZipMethod::deflated) {
+    Deflater deflater(op, DeflateFrame::raw);
+    for (const std::span<const std::byte> part : parts) deflater.write(part, packed);
+    deflater.finish(packed);
+  }
+  entry.packed_size = method == ZipMethod::deflated ? packed.size() : entry.size;
+  write(local_header(entry, zip64_from_, alignment));
+  if (method == ZipMethod::deflated) {
+    write(packed);
+  } else {
+    for (const std::span<const std::byte> part : parts) write(part);
+  }
+  put_directory(directory_, entry, zip64_from_);
+  ++count_;
+}
+
+void ZipWriter::finish() {
+  const std::uint64_t begin = at_, size = directory_.size();
+  write(directory_);
+  const bool is_wide =
+      count_ >= std::min<std::uint64_t>(kNone16, zip64_from_) || begin >= zip64_from_ || size >= zip64_from_;
+  std::string end;
+  if (is_wide) {
+    put(end, kZip64EndSignature, std::uint64_t{kZip64EndSize - 12}, kZip64Version, kZip64Version,
+        std::uint32_t{0}, std::uint32_t{0}, count_, count_, size, begin);
+    put(end, kZip64LocatorSignature, std::uint32_t{0}, at_, std::uint32_t{1});
+  }
+  put(end, kEndSignature, std::uint32_t{0}, low16(is_wide ? kNone16 : count_),
+      low16(is_wide ? kNone16 : count_), is_wide ? kNone32 : low32(size), is_wide ? kNone32 : low32(begin),
+      std::uint16_t{0});
+  write(end);
 }
 
 }  // namespace mezzo::io::detail

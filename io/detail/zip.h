@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "mezzo/io/detail/byte_source.h"
 #include "mezzo/io/detail/file.h"
 
 namespace mezzo::io::detail {
@@ -27,6 +26,8 @@ struct ZipEntry {
   std::uint64_t begin = 0;        ///< of the data in the file
 };
 
+/// The number that an archive with entries begins with, and the header of each entry.
+inline constexpr std::uint32_t kZipSignature = 0x04034B50U;
 /// Whether bytes that begin so may be a zip archive with entries.
 [[nodiscard]] bool is_zip(std::span<const std::byte> begin) noexcept;
 

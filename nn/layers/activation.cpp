@@ -37,9 +37,6 @@ Tensor RReLU::forward(const Tensor& x) {
 std::string RReLU::extra_repr() const {
   return detail::option_text("lower", lower_) + ", " + detail::option_text("upper", upper_);
 }
-std::string Threshold::extra_repr() const {
-  return detail::option_text("threshold", threshold_) + ", " + detail::option_text("value", value_);
-}
 Tensor Softmax2d::forward(const Tensor& x) {
   if (x.defined() && x.dim() != 3 && x.dim() != 4) {
     throw ShapeError(described(), "an input [N, C, H, W] or [C, H, W]", to_string(x.shape()),
@@ -49,19 +46,11 @@ Tensor Softmax2d::forward(const Tensor& x) {
 }
 
 Tensor GELU::forward(const Tensor& x) { return gelu(x, approximate_); }
-Tensor Hardtanh::forward(const Tensor& x) { return hardtanh(x, min_val_, max_val_); }
-Tensor Softplus::forward(const Tensor& x) { return softplus(x, beta_, threshold_); }
 Tensor PReLU::forward(const Tensor& x) { return prelu(x, weight); }
 
 std::string GELU::extra_repr() const {
   const auto index = static_cast<std::size_t>(approximate_);
   return "approximate=" + std::string(kEnumNames<GeluApproximation>[index]);
-}
-std::string Hardtanh::extra_repr() const {
-  return detail::option_text("min_val", min_val_) + ", " + detail::option_text("max_val", max_val_);
-}
-std::string Softplus::extra_repr() const {
-  return detail::option_text("beta", beta_) + ", " + detail::option_text("threshold", threshold_);
 }
 std::string PReLU::extra_repr() const { return "num_parameters=" + std::to_string(weight->numel()); }
 

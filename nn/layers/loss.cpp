@@ -75,32 +75,11 @@ Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) {
   return binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction_);
 }
 
-Tensor HingeEmbeddingLoss::forward(const Tensor& input, const Tensor& target) {
-  return hinge_embedding_loss(input, target, margin_, reduction_);
-}
-
-Tensor PoissonNLLLoss::forward(const Tensor& input, const Tensor& target) {
-  return poisson_nll_loss(input, target, options_);
-}
-
 MultiMarginLoss::MultiMarginLoss(const MultiMarginLossOptions& options)
     : weight(*this, "weight", options.weight), options_{options.p, options.margin, options.reduction} {}
 
 Tensor MultiMarginLoss::forward(const Tensor& input, const Tensor& target) {
   return multi_margin_loss(input, target, weight, options_);
-}
-
-Tensor CosineEmbeddingLoss::forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const {
-  return cosine_embedding_loss(input1, input2, target, margin_, reduction_);
-}
-
-Tensor MarginRankingLoss::forward(const Tensor& input1, const Tensor& input2, const Tensor& target) const {
-  return margin_ranking_loss(input1, input2, target, margin_, reduction_);
-}
-
-Tensor TripletMarginLoss::forward(const Tensor& anchor, const Tensor& positive,
-                                  const Tensor& negative) const {
-  return triplet_margin_loss(anchor, positive, negative, options_);
 }
 
 Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,

@@ -150,7 +150,9 @@ std::string GroupNorm::extra_repr() const {
 
 // --- BatchNorm and InstanceNorm
 
-RunningNorm::RunningNorm(std::string_view name, std::int64_t num_features, const RunningNormOptions& options)
+template <bool has_both>
+RunningNorm::RunningNorm(std::string_view name, std::int64_t num_features,
+                         const RunningNormOptionsOf<has_both>& options)
     : weight(*this, "weight",
              detail::unfilled(options.affine, {checked_features(name, num_features)}, options)),
       bias(*this, "bias", detail::unfilled(options.affine && options.bias, {num_features}, options)),
@@ -163,7 +165,8 @@ RunningNorm::RunningNorm(std::string_view name, std::int64_t num_features, const
                               ? zeros({}, {.dtype = DType::i64, .device = options.device})
                               : Tensor()),
       num_features_(num_features),
-      options_(options) {
+      eps_(options.eps),
+      momentum_(options.momentum) {
   reset_parameters();
 }
 
@@ -174,7 +177,8 @@ RunningNorm::RunningNorm(const RunningNorm& original, ShareTensors /*tag*/)
       running_var(*this, "running_var", original.running_var.get()),
       num_batches_tracked(*this, "num_batches_tracked", original.num_batches_tracked.get()),
       num_features_(original.num_features_),
-      options_(original.options_) {}
+      eps_(original.eps_),
+      momentum_(original.momentum_) {}
 
 void RunningNorm::reset_running_stats() {
   if (!running_mean.defined()) return;
@@ -192,9 +196,9 @@ double RunningNorm::next_momentum() {
   if (is_training() && num_batches_tracked.defined() && !autograd::is_recomputing()) {
     const NoGrad no_grad;
     num_batches_tracked->add_(1);
-    if (!options_.momentum) return 1 / static_cast<double>(num_batches_tracked->item<std::int64_t>());
+    if (!momentum_) return 1 / static_cast<double>(num_batches_tracked->item<std::int64_t>());
   }
-  return options_.momentum.value_or(0);
+  return momentum_.value_or(0);
 }
 
 void RunningNorm::require_channels(const Tensor& x, std::int64_t dims, std::int64_t or_dims,
@@ -211,8 +215,8 @@ void RunningNorm::require_channels(const Tensor& x, std::int64_t dims, std::int6
 }
 
 std::string RunningNorm::extra_repr() const {
-  return std::to_string(num_features_) + ", eps=" + Value(options_.eps).to_string() +
-         ", momentum=" + (options_.momentum ? Value(*options_.momentum).to_string() : "none") +
+  return std::to_string(num_features_) + ", eps=" + Value(eps_).to_string() +
+         ", momentum=" + (momentum_ ? Value(*momentum_).to_string() : "none") +
          ", affine=" + detail::bool_text(weight.defined()) + ", bias=" + detail::bool_text(bias.defined()) +
          ", track_running_stats=" + detail::bool_text(running_mean.defined());
 }
@@ -233,14 +237,7 @@ Tensor BatchNorm<kSpatial>::forward(const Tensor& x) {
 
 template <int kSpatial>
 InstanceNorm<kSpatial>::InstanceNorm(std::int64_t num_features, const InstanceNormOptions& options)
-    : RunningNorm("InstanceNorm" + std::to_string(kSpatial) + "d", num_features,
-                  {.eps = options.eps,
-                   .momentum = options.momentum,
-                   .affine = options.affine,
-                   .bias = options.bias,
-                   .track_running_stats = options.track_running_stats,
-                   .dtype = options.dtype,
-                   .device = options.device}) {}
+    : RunningNorm("InstanceNorm" + std::to_string(kSpatial) + "d", num_features, options) {}
 
 template <int kSpatial>
 Tensor InstanceNorm<kSpatial>::forward(const Tensor& x) {

@@ -33,9 +33,7 @@ PadLayer::PadLayer(const char* name, int spatial, const SpatialSizes& padding, P
 Tensor PadLayer::forward(const Tensor& x) { return pad(x, padding_, mode_, value_); }
 std::string PadLayer::type_name() const { return name_ + std::to_string(spatial_) + "d"; }
 std::string PadLayer::extra_repr() const {
-  std::string text = "padding=[";
-  for (std::size_t i = 0; i < padding_.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(padding_[i]);
-  text += "]";
+  const std::string text = "padding=" + mezzo::to_string(padding_);
   return value_ == 0 ? text : text + ", value=" + Value(value_).to_string();
 }
 

@@ -285,28 +285,14 @@ std::string RecurrentLayer::extra_repr() const {
 
 namespace {
 
-/// states = step(x_t, states) over the steps of x [L, N, ..], or from the last to the first. The first state
-/// is the output.
-template <class Step>
-std::pair<Tensor, Tensors> run_steps(const Tensor& x, Tensors states, bool reverse, const Step& step) {
-  // One op for all steps: the gradients of single selections would each be as large as x.
-  const Tensors steps = unbind(x, 0);
-  const std::size_t length = steps.size();
-  std::vector<Tensor> outputs(length);
-  for (std::size_t k = 0; k < length; ++k) {
-    const std::size_t t = reverse ? length - 1 - k : k;
-    states = step(steps[t], states);
-    outputs[t] = states[0];
-  }
-  return {stack(outputs), states};
-}
-
-/// run_steps over packed data: a step is run for the sequences that have it. Forward, shorter sequences keep
-/// the state they had; in reverse, a sequence begins when its last step comes.
+/// states = step(x_t, states) over the steps of packed data, or from the last to the first; the first state
+/// is the output. A step is run for the sequences that have it. Forward, shorter sequences keep the state
+/// they had; in reverse, a sequence begins when its last step comes.
 template <class Step>
 std::pair<Tensor, Tensors> run_packed_steps(const Tensor& data, const std::vector<std::int64_t>& batch_sizes,
                                             const Tensors& initial, bool reverse, const Step& step) {
   const std::size_t length = batch_sizes.size();
+  // One op for all steps: the gradients of single selections would each be as large as the data.
   const Tensors pieces = split(data, IntList(batch_sizes.begin(), batch_sizes.end()), 0);
   std::vector<Tensor> outputs(length);
   std::vector<std::vector<Tensor>> ended(initial.size());
@@ -363,10 +349,14 @@ template <class Step>
 RecurrentLayer::Run RecurrentLayer::run_steps_of(const Steps& steps, std::span<const Tensor> states,
                                                  bool reverse, const Step& step) {
   const Tensors initial(states.begin(), states.end());
-  auto [output, finals] = steps.packed == nullptr
-                              ? run_steps(steps.x, initial, reverse, step)
-                              : run_packed_steps(steps.x, steps.packed->batch_sizes, initial, reverse, step);
-  return {std::move(output), std::move(finals)};
+  if (steps.packed != nullptr) {
+    auto [output, finals] = run_packed_steps(steps.x, steps.packed->batch_sizes, initial, reverse, step);
+    return {std::move(output), std::move(finals)};
+  }
+  const std::int64_t length = steps.x.size(0), batch = steps.x.size(1);
+  const std::vector<std::int64_t> sizes(static_cast<std::size_t>(length), batch);
+  auto [output, finals] = run_packed_steps(flatten(steps.x, 0, 1), sizes, initial, reverse, step);
+  return {reshape(output, {length, batch, -1}), std::move(finals)};
 }
 
 template <class RunSequence>

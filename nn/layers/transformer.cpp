@@ -62,6 +62,12 @@ void add_copies(std::string_view name, ModuleList<L>& layers, const std::shared_
     layers.push_back(nn::clone(*layer));
 }
 
+/// x and a branch of it, with a norm before the branch or after their sum.
+template <class F>
+Tensor added(bool norm_first, const Tensor& x, const Child<LayerNorm>& norm, const F& branch) {
+  return norm_first ? x + branch(norm(x)) : norm(x + branch(x));
+}
+
 }  // namespace
 
 TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
@@ -79,24 +85,13 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
   require_activation("TransformerEncoderLayer", options);
 }
 
-Tensor TransformerEncoderLayer::attend(const Tensor& x, const TransformerMasks& masks) const {
+Tensor TransformerEncoderLayer::forward(const Tensor& src, const TransformerMasks& masks) {
   const AttentionMasks for_attention{.key_padding_mask = masks.src_key_padding_mask,
                                      .attn_mask = masks.src_mask,
                                      .is_causal = masks.is_causal};
-  return dropout1(self_attn(x, x, x, for_attention).output);
-}
-
-Tensor TransformerEncoderLayer::feed_forward(const Tensor& x) const {
-  return dropout2(linear2(dropout(activation_(linear1(x)))));
-}
-
-Tensor TransformerEncoderLayer::forward(const Tensor& src, const TransformerMasks& masks) {
-  if (norm_first_) {
-    const Tensor x = src + attend(norm1(src), masks);
-    return x + feed_forward(norm2(x));
-  }
-  const Tensor x = norm1(src + attend(src, masks));
-  return norm2(x + feed_forward(x));
+  const auto attend = [&](const Tensor& x) { return dropout1(self_attn(x, x, x, for_attention).output); };
+  const auto feed = [&](const Tensor& x) { return dropout2(linear2(dropout(activation_(linear1(x))))); };
+  return added(norm_first_, added(norm_first_, src, norm1, attend), norm2, feed);
 }
 
 TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer,
@@ -132,35 +127,21 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
   require_activation("TransformerDecoderLayer", options);
 }
 
-Tensor TransformerDecoderLayer::attend(const Tensor& x, const TransformerDecoderMasks& masks) const {
-  const AttentionMasks for_attention{.key_padding_mask = masks.tgt_key_padding_mask,
-                                     .attn_mask = masks.tgt_mask,
-                                     .is_causal = masks.tgt_is_causal};
-  return dropout1(self_attn(x, x, x, for_attention).output);
-}
-
-Tensor TransformerDecoderLayer::attend_memory(const Tensor& x, const Tensor& memory,
-                                              const TransformerDecoderMasks& masks) const {
-  const AttentionMasks for_attention{.key_padding_mask = masks.memory_key_padding_mask,
-                                     .attn_mask = masks.memory_mask,
-                                     .is_causal = masks.memory_is_causal};
-  return dropout2(multihead_attn(x, memory, memory, for_attention).output);
-}
-
-Tensor TransformerDecoderLayer::feed_forward(const Tensor& x) const {
-  return dropout3(linear2(dropout(activation_(linear1(x)))));
-}
-
 Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
                                         const TransformerDecoderMasks& masks) {
-  if (norm_first_) {
-    const Tensor x = tgt + attend(norm1(tgt), masks);
-    const Tensor y = x + attend_memory(norm2(x), memory, masks);
-    return y + feed_forward(norm3(y));
-  }
-  const Tensor x = norm1(tgt + attend(tgt, masks));
-  const Tensor y = norm2(x + attend_memory(x, memory, masks));
-  return norm3(y + feed_forward(y));
+  const AttentionMasks of_tgt{.key_padding_mask = masks.tgt_key_padding_mask,
+                              .attn_mask = masks.tgt_mask,
+                              .is_causal = masks.tgt_is_causal};
+  const AttentionMasks of_memory{.key_padding_mask = masks.memory_key_padding_mask,
+                                 .attn_mask = masks.memory_mask,
+                                 .is_causal = masks.memory_is_causal};
+  const auto attend = [&](const Tensor& x) { return dropout1(self_attn(x, x, x, of_tgt).output); };
+  const auto look_at_memory = [&](const Tensor& x) {
+    return dropout2(multihead_attn(x, memory, memory, of_memory).output);
+  };
+  const auto feed = [&](const Tensor& x) { return dropout3(linear2(dropout(activation_(linear1(x))))); };
+  const Tensor x = added(norm_first_, tgt, norm1, attend);
+  return added(norm_first_, added(norm_first_, x, norm2, look_at_memory), norm3, feed);
 }
 
 TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer,

@@ -4,6 +4,7 @@
 #include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
+#include "mezzo/nn/checkpoint.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/nn/module/cloning.h"
 #include "mezzo/ops/shape.h"
@@ -182,5 +183,27 @@ void HookedCall::returned(Tensor* output) {
 }
 
 }  // namespace detail
+
+// --- nn/checkpoint.h: which modules are checkpointed is a mark beside their hooks
+
+std::vector<std::string> checkpoint_layers(Module& root,
+                                           const mezzo::detail::Function<bool(const Module&)>& matches,
+                                           bool on) {
+  if (matches == nullptr) {
+    throw ValueError("checkpoint_layers", "a function that chooses modules", "an empty one",
+                     "pass a predicate, or name a type: checkpoint_layers<Block>(model)");
+  }
+  std::vector<std::string> paths;
+  std::vector<Module*> chosen;
+  for (const auto& [path, module] : root.named_modules()) {
+    if (!matches(*module)) continue;
+    paths.push_back(path);
+    chosen.push_back(module);
+  }
+  for (Module* const module : chosen) detail::HookedCall::set_checkpointed(*module, on);
+  return paths;
+}
+
+bool is_checkpointed(const Module& module) noexcept { return detail::HookedCall::is_checkpointed(module); }
 
 }  // namespace mezzo::nn

@@ -1,9 +1,11 @@
 // Saving and loading a module: a load compares everything before it writes anything.
+#include <functional>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
 #include "mezzo/nn/module/walk.h"
 #include "mezzo/ops/cast.h"
 
@@ -156,6 +158,31 @@ LoadReport Module::load_state_dict(const NamedTensors& state, const LoadOptions&
     throw ValueError("load_state_dict", "the state of " + type_name(), to_string(report), loading.advice());
   loading.write();
   return report;
+}
+
+// --- the report of a load in words
+
+namespace {
+
+void add_group(std::string& text, const std::vector<std::string>& names, const char* what,
+               const char* separator) {
+  if (names.empty()) return;
+  if (!text.empty()) text += ", ";
+  constexpr std::size_t kMostNamed = 5;
+  text += std::to_string(names.size()) + " " + what + " (" +
+          mezzo::detail::listed(names, kMostNamed, std::identity(), separator) + ")";
+}
+
+}  // namespace
+
+bool LoadReport::is_exact() const { return missing.empty() && unexpected.empty() && mismatched.empty(); }
+
+std::string to_string(const LoadReport& report) {
+  std::string text;
+  add_group(text, report.missing, "missing", ", ");
+  add_group(text, report.unexpected, "unexpected", ", ");
+  add_group(text, report.mismatched, "mismatched", "; ");
+  return text.empty() ? "nothing" : text;
 }
 
 }  // namespace mezzo::nn

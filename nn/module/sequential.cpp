@@ -1,10 +1,12 @@
-// Sequential's loop over its layers and its look-ups, and the index error that it shares with ModuleList.
+// Sequential's loop over its layers and its look-ups, the index error that it shares with ModuleList, and
+// the error for a key that a ModuleDict does not hold.
 #include "mezzo/nn/sequential.h"
 
 #include <string>
 #include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/nn/module_dict.h"
 #include "mezzo/nn/module_list.h"
 
 namespace mezzo::nn {
@@ -12,6 +14,15 @@ namespace mezzo::nn {
 void detail::refuse_index(const Module& list, std::size_t i, std::size_t size) {
   throw IndexError(list.type_name(), "an index below " + std::to_string(size), std::to_string(i),
                    "ask size() first");
+}
+
+void detail::refuse_key(const Module& dict, const std::string& key) {
+  std::string names;
+  for (const ChildSlot* slot : dict.child_slots())
+    names += (names.empty() ? "'" : ", '") + slot->name() + "'";
+  throw IndexError(dict.described(),
+                   names.empty() ? "a name of a module, of which there is none" : "one of " + names,
+                   "'" + key + "'", "ask contains() first, or insert() it");
 }
 
 Sequential::Sequential() = default;

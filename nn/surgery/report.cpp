@@ -1,7 +1,9 @@
 // Surgery, in words: the report as a table, reasons and counts.
 #include <algorithm>
+#include <functional>
 #include <ostream>
 
+#include "mezzo/core/value.h"
 #include "mezzo/nn/surgery/operation.h"
 
 namespace mezzo::nn::surgery {
@@ -35,12 +37,6 @@ void add_table(std::string& text, const std::vector<Row>& rows) {
   }
 }
 
-std::string joined(const std::vector<std::string>& paths) {
-  std::string text;
-  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + path;
-  return text;
-}
-
 }  // namespace
 
 bool Report::empty() const noexcept { return replaced_.empty(); }
@@ -71,7 +67,8 @@ std::string to_string(const Report& report) {
                                     : "replaced " + counted(report.replaced().size(), "module") + "\n";
   std::vector<Row> rows;
   for (const Replaced& replaced : report.replaced())
-    rows.push_back({joined(replaced.paths), replaced.before->type_name(), "->", replaced.after->type_name()});
+    rows.push_back({mezzo::detail::listed(replaced.paths, replaced.paths.size(), std::identity()),
+                    replaced.before->type_name(), "->", replaced.after->type_name()});
   add_table(text, rows);
   rows.clear();
   if (!report.kept().empty()) text += "kept " + counted(report.kept().size(), "module") + "\n";

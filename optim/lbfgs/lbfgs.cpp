@@ -2,6 +2,7 @@
 #include "mezzo/optim/lbfgs.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -9,17 +10,150 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/function.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
-#include "mezzo/optim/lbfgs/strong_wolfe.h"
 
 namespace mezzo::optim {
 
+// --- the line search: a bracket around a point that satisfies the conditions, then its refinement
+
+/// A point on a line: the step that leads to it, the loss there, its slope along the line, and the gradient.
+struct detail::LinePoint {
+  double step = 0, loss = 0, slope = 0;
+  Tensor gradient;
+};
+
 namespace {
+
+using detail::LinePoint;
+
+/// A line, what is known at its start, and how far the search may go.
+struct Line {
+  mezzo::detail::Function<LinePoint(double)> at;  ///< evaluates the loss after a step
+  LinePoint start;
+  double largest = 0;  ///< the largest magnitude in the direction
+  std::int64_t most_evaluations = 0;
+};
+
+constexpr double kDecrease = 1e-4, kCurvature = 0.9;  // c1 and c2
+constexpr double kLeastBracket = 1e-9;  // of a bracket's length times the direction's largest part
+
+/// The least point of the cubic through two points with their slopes, within bounds; their middle where the
+/// cubic has none.
+double cubic_minimum(const LinePoint& a, const LinePoint& b, double low, double high) {
+  const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step);
+  const double square = d1 * d1 - a.slope * b.slope;
+  if (!(square >= 0)) return (low + high) / 2;
+  const double d2 = std::sqrt(square);
+  const bool in_order = a.step <= b.step;
+  const LinePoint &left = in_order ? a : b, &right = in_order ? b : a;
+  const double least =
+      right.step - (right.step - left.step) * ((right.slope + d2 - d1) / (right.slope - left.slope + 2 * d2));
+  return std::min(std::max(least, low), high);
+}
+
+/// The search's state. `bracket` has two points, or one that is the answer.
+class Search {
+ public:
+  explicit Search(const Line& line) : line_(line) {}
+
+  LinePoint run(double first) {
+    find_bracket(first);
+    while (!found_ && rounds_ < line_.most_evaluations) {
+      if (std::abs(bracket_[1].step - bracket_[0].step) * line_.largest < kLeastBracket) break;
+      refine();
+    }
+    return found_ ? answer_ : bracket_[low_];
+  }
+
+ private:
+  [[nodiscard]] bool decreases(const LinePoint& point) const {
+    return !(point.loss > line_.start.loss + kDecrease * point.step * line_.start.slope);
+  }
+  [[nodiscard]] bool is_flat(const LinePoint& point) const {
+    return std::abs(point.slope) <= -kCurvature * line_.start.slope;
+  }
+  void set_bracket(const LinePoint& a, const LinePoint& b) {
+    bracket_ = {a, b};
+    sort_bracket();
+  }
+  void sort_bracket() { low_ = bracket_[0].loss <= bracket_[1].loss ? 0 : 1; }
+
+  void find_bracket(double first) {
+    LinePoint previous = line_.start, point = line_.at(first);
+    for (; rounds_ < line_.most_evaluations; ++rounds_) {
+      if (!decreases(point) || (rounds_ > 1 && point.loss >= previous.loss))
+        return set_bracket(previous, point);
+      if (is_flat(point)) {
+        found_ = true;
+        answer_ = point;
+        return;
+      }
+      if (point.slope >= 0) return set_bracket(previous, point);
+      const double next =
+          cubic_minimum(previous, point, point.step + 0.01 * (point.step - previous.step), point.step * 10);
+      previous = point;
+      point = line_.at(next);
+    }
+    set_bracket(line_.start, point);
+  }
+
+  /// A step within the bracket, not too near to its ends twice in a row.
+  [[nodiscard]] double trial() {
+    const double low = std::min(bracket_[0].step, bracket_[1].step);
+    const double high = std::max(bracket_[0].step, bracket_[1].step);
+    const double step = cubic_minimum(bracket_[0], bracket_[1], low, high);
+    const double margin = 0.1 * (high - low);
+    if (std::min(high - step, step - low) >= margin) {
+      was_near_end_ = false;
+      return step;
+    }
+    if (!was_near_end_ && step < high && step > low) {
+      was_near_end_ = true;
+      return step;
+    }
+    was_near_end_ = false;
+    return std::abs(step - high) < std::abs(step - low) ? high - margin : low + margin;
+  }
+
+  void refine() {
+    const LinePoint point = line_.at(trial());
+    ++rounds_;
+    LinePoint &low = bracket_[low_], &high = bracket_[1 - low_];
+    if (!decreases(point) || point.loss >= low.loss) {
+      high = point;
+      sort_bracket();
+      return;
+    }
+    if (is_flat(point)) {
+      found_ = true;
+      answer_ = point;
+      return;
+    }
+    if (point.slope * (high.step - low.step) >= 0) high = low;
+    low = point;
+  }
+
+  const Line& line_;
+  std::array<LinePoint, 2> bracket_;
+  std::size_t low_ = 0;
+  LinePoint answer_;
+  bool found_ = false, was_near_end_ = false;
+  std::int64_t rounds_ = 0;
+};
+
+/// A point that satisfies the strong Wolfe conditions (1e-4 and 0.9), beginning with `first` as the step; the
+/// best one found where the evaluations do not suffice.
+/// Source: Nocedal and Wright, "Numerical Optimization", 2006, algorithms 3.5 and 3.6, as minFunc and
+/// torch.optim.LBFGS have them.
+LinePoint strong_wolfe(const Line& line, double first) { return Search(line).run(first); }
+
+// --- the iterations
 
 constexpr double kLeastCurvature = 1e-10;  // of y s, for a pair that is remembered
 
@@ -155,8 +289,8 @@ Tensor LBFGS::descent(const Tensor& gradient) const {
 }
 
 /// The end of a line search along the present direction. Parameters are where they were afterwards.
-detail::LinePoint LBFGS::search(const mezzo::detail::Function<Tensor()>& closure,
-                                const detail::LinePoint& start, double first, std::int64_t most_evaluations) {
+LinePoint LBFGS::search(const mezzo::detail::Function<Tensor()>& closure, const LinePoint& start,
+                        double first, std::int64_t most_evaluations) {
   std::vector<Tensor> origin;
   for (const auto& [name, tensor] : parameters_) origin.push_back(clone(tensor.detach()));
   const auto go_back = [&] {
@@ -165,17 +299,16 @@ detail::LinePoint LBFGS::search(const mezzo::detail::Function<Tensor()>& closure
   const auto at = [&](double step) {
     move(step, history_.direction);
     Tensor loss;
-    detail::LinePoint point{
-        .step = step, .loss = evaluate(closure, loss), .slope = 0, .gradient = gathered()};
+    LinePoint point{.step = step, .loss = evaluate(closure, loss), .slope = 0, .gradient = gathered()};
     point.slope = product(point.gradient, history_.direction);
     go_back();
     return point;
   };
-  return detail::strong_wolfe({.at = at,
-                               .start = start,
-                               .largest = largest(history_.direction),
-                               .most_evaluations = most_evaluations},
-                              first);
+  return strong_wolfe({.at = at,
+                       .start = start,
+                       .largest = largest(history_.direction),
+                       .most_evaluations = most_evaluations},
+                      first);
 }
 
 /// Makes the direction of the next iteration from a gradient.
@@ -212,7 +345,7 @@ Tensor LBFGS::step(const mezzo::detail::Function<Tensor()>& closure) {
     if (slope > -options_.tolerance_change) break;
     const bool searches = options_.line_search_fn == LineSearch::strong_wolfe;
     if (searches) {
-      const detail::LinePoint found = search(closure, {0, loss, slope, gradient}, history_.step, left());
+      const LinePoint found = search(closure, {0, loss, slope, gradient}, history_.step, left());
       history_.step = found.step;
       loss = found.loss;
       gradient = found.gradient;

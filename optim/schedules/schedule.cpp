@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
 #include "mezzo/kernels/optim/schedule_math.h"
 
 namespace mezzo::optim {
@@ -20,9 +21,8 @@ using kernels::ScheduleNode;
 
 /// "SequentialLR(LinearLR, StepLR)".
 std::string name_of(std::string_view name, const std::vector<Schedule>& schedules) {
-  std::string list;
-  for (const Schedule& schedule : schedules) list += (list.empty() ? "" : ", ") + schedule.name();
-  return std::string(name) + "(" + list + ")";
+  return std::string(name) + "(" +
+         mezzo::detail::listed(schedules, schedules.size(), [](const Schedule& s) { return s.name(); }) + ")";
 }
 
 std::int64_t later(std::int64_t step, std::int64_t by) {

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "mezzo/data/text/detail/word_splitter.h"
-
 namespace mezzo::data::detail {
 namespace {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "mezzo/core/error.h"
-#include "mezzo/data/text/detail/word_splitter.h"
+#include "mezzo/data/text/detail/unicode.h"
 #include "mezzo/data/text/gpt2_tokenizer.h"
 #include "mezzo/tests/fuzz/memory_file.h"
 #include "mezzo/tests/fuzz/require.h"

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "mezzo/core/error.h"
+#include "mezzo/data/image/codecs.h"
 #include "mezzo/data/image/image.h"
-#include "mezzo/data/image/png.h"
 #include "mezzo/tests/fuzz/require.h"
 #include "mezzo/tests/fuzz/targets.h"
 

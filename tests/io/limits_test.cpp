@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "mezzo/core/memory/allocator.h"
-#include "mezzo/io/detail/safetensors_layout.h"
+#include "mezzo/io/detail/safetensors_header.h"
 #include "mezzo/io/tensor_file.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/tests/io/safetensors_files.h"

@@ -209,8 +209,6 @@ MISUSE_OPTIONS(nn::init::TruncNormalOptions, &nn::init::TruncNormalOptions::mean
                &nn::init::TruncNormalOptions::high);
 MISUSE_OPTIONS(nn::LinearOptions, &nn::LinearOptions::bias, &nn::LinearOptions::dtype,
                &nn::LinearOptions::device);
-MISUSE_OPTIONS(nn::BilinearOptions, &nn::BilinearOptions::bias, &nn::BilinearOptions::dtype,
-               &nn::BilinearOptions::device);
 MISUSE_OPTIONS(nn::ConvLayerOptions, &nn::ConvLayerOptions::stride, &nn::ConvLayerOptions::padding,
                &nn::ConvLayerOptions::dilation, &nn::ConvLayerOptions::groups, &nn::ConvLayerOptions::bias,
                &nn::ConvLayerOptions::padding_mode, &nn::ConvLayerOptions::dtype,
@@ -236,8 +234,6 @@ MISUSE_OPTIONS(nn::InstanceNormOptions, &nn::InstanceNormOptions::eps, &nn::Inst
                &nn::InstanceNormOptions::track_running_stats, &nn::InstanceNormOptions::dtype,
                &nn::InstanceNormOptions::device);
 MISUSE_OPTIONS(nn::EmbeddingOptions, &nn::EmbeddingOptions::padding_idx);
-MISUSE_OPTIONS(nn::RecurrentCellOptions, &nn::RecurrentCellOptions::bias, &nn::RecurrentCellOptions::dtype,
-               &nn::RecurrentCellOptions::device);
 MISUSE_OPTIONS(nn::RecurrentOptions, &nn::RecurrentOptions::num_layers, &nn::RecurrentOptions::bias,
                &nn::RecurrentOptions::batch_first, &nn::RecurrentOptions::dropout,
                &nn::RecurrentOptions::bidirectional, &nn::RecurrentOptions::dtype,

@@ -8,12 +8,12 @@
 #include <map>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/detail/crc32.h"
 #include "mezzo/io/json.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/tests/support/data_folder.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/log_files.h"
-#include "mezzo/train/logging/crc32c.h"
 #include "mezzo/train/logging/histogram.h"
 
 namespace mezzo::train {
@@ -131,11 +131,12 @@ class TensorBoard : public log_test::LogFiles {
 };
 
 TEST(Crc32c, IsThatOfRfc3720) {
-  EXPECT_EQ(detail::crc32c("123456789"), 0xE3069283U);
-  EXPECT_EQ(detail::crc32c(std::string(32, '\0')), 0x8A9136AAU);
-  EXPECT_EQ(detail::crc32c(std::string(32, '\xFF')), 0x62A8AB43U);
-  EXPECT_EQ(detail::crc32c(""), 0U);
-  EXPECT_TRUE(crc_fits("mezzo", detail::masked_crc32c("mezzo")));
+  const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };
+  EXPECT_EQ(io::detail::crc32c(bytes("123456789")), 0xE3069283U);
+  EXPECT_EQ(io::detail::crc32c(bytes(std::string(32, '\0'))), 0x8A9136AAU);
+  EXPECT_EQ(io::detail::crc32c(bytes(std::string(32, '\xFF'))), 0x62A8AB43U);
+  EXPECT_EQ(io::detail::crc32c(bytes("")), 0U);
+  EXPECT_TRUE(crc_fits("mezzo", io::detail::masked_crc32c(bytes("mezzo"))));
 }
 
 TEST_F(TensorBoard, ScalarsAreEvents) {

@@ -54,10 +54,6 @@ LabelSmoothing::LabelSmoothing(const LabelSmoothingOptions& options) : options_(
     throw ValueError("LabelSmoothing", "smoothing in [0, 1]", number_text(options.smoothing), "0.1 is usual");
 }
 
-bool LabelSmoothing::match(Event event) const {
-  return event == Event::before_loss || event == Event::after_loss;
-}
-
 void LabelSmoothing::run(Event event, State& state) {
   if (event == Event::after_loss) {
     state.batch = std::exchange(original_, {});
@@ -88,11 +84,6 @@ MixedBatches::MixedBatches(const char* name, const MixUpOptions& options, std::u
   if (options.num_classes < 1)
     throw ValueError(name, "num_classes of at least 1", std::to_string(options.num_classes),
                      "say how many classes there are");
-}
-
-bool MixedBatches::match(Event event) const {
-  return event == Event::after_dataloader || event == Event::batch_end || event == Event::fit_start ||
-         event == Event::after_load;
 }
 
 void MixedBatches::run(Event event, State& state) {
@@ -157,11 +148,6 @@ void ProgressiveResizing::run(Event /*event*/, State& state) {
 }
 
 // --- ChannelsLast
-
-bool ChannelsLast::match(Event event) const {
-  return event == Event::after_dataloader || event == Event::eval_batch_start ||
-         event == Event::predict_batch_start;
-}
 
 void ChannelsLast::run(Event /*event*/, State& state) {
   const NoGrad no_grad;

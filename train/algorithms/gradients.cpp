@@ -41,10 +41,6 @@ LayerFreezing::LayerFreezing(const LayerFreezingOptions& options) : options_(opt
     throw ValueError("LayerFreezing", "level in [0, 1]", number_text(options.level), "1 is all layers");
 }
 
-bool LayerFreezing::match(Event event) const {
-  return event == Event::init || event == Event::before_train_batch;
-}
-
 namespace {
 
 /// The parameters that need a gradient, by the last module that holds them.

@@ -12,7 +12,6 @@ namespace mezzo::train::algorithms {
 namespace {
 
 bool begins_evaluation(Event event) { return event == Event::eval_start || event == Event::predict_start; }
-bool ends_evaluation(Event event) { return event == Event::eval_end || event == Event::predict_end; }
 bool updates(Event event) {
   return event == Event::batch_end || event == Event::epoch_end || event == Event::iteration_end;
 }
@@ -45,25 +44,15 @@ class WeightAverage::Scope : mezzo::detail::NoCopy {
   optim::AveragedWeights::Scope scope_;
 };
 
-WeightAverage::WeightAverage() = default;
-WeightAverage::WeightAverage(WeightAverage&&) noexcept = default;
-WeightAverage::~WeightAverage() = default;
-
-bool WeightAverage::match(Event event) const {
-  // before_load and fit_start: an evaluation may have left without its end.
-  return event == Event::init || updates(event) || begins_evaluation(event) || ends_evaluation(event) ||
-         event == Event::before_load || event == Event::fit_start;
-}
-
 void WeightAverage::run(Event event, State& state) {
-  scope_.reset();
+  scope_.reset();  // at before_load and fit_start too: an evaluation may have left without its end
   if (event == Event::init) average_ = make(state.model);
   if (updates(event)) update(event, state);
   if (!begins_evaluation(event)) return;
   const auto& models = averaged_models.get();
   if (std::find(models.begin(), models.end(), &state.model) != models.end()) return;
   const Tensor updates = average_->state_dict().front().second;
-  if (updates.item<std::int64_t>() > 0) scope_ = std::make_unique<Scope>(state.model, average_);
+  if (updates.item<std::int64_t>() > 0) scope_ = std::make_shared<Scope>(state.model, average_);
 }
 
 Parts WeightAverage::parts() { return {{"average", average()}}; }

@@ -10,7 +10,6 @@
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
-#include "mezzo/optim/detail/step_made.h"
 #include "mezzo/train/callbacks.h"
 
 namespace mezzo::train::callbacks {
@@ -55,14 +54,9 @@ AnomalyHunt::AnomalyHunt(const AnomalyHuntOptions& options) : options_(options) 
     throw ValueError("AnomalyHunt", "every of at least 1", std::to_string(options.every), "1 is each batch");
 }
 
-bool AnomalyHunt::match(Event event) const {
-  return event == Event::fit_start || event == Event::batch_start || event == Event::batch_end ||
-         event == Event::fit_end;
-}
-
 void AnomalyHunt::count(const State& state) {
   const NoGrad no_grad;
-  const Tensor made = optim::was_made(state.step_result);
+  const Tensor made = optim::detail::was_made(state.step_result);
   const Tensor bad = logical_not(made.defined() ? made : isfinite(state.loss));
   if (!run_.defined()) {
     run_ = zeros({}, {.dtype = DType::i64, .device = bad.device()});

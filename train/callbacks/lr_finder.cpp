@@ -48,13 +48,10 @@ class Snapshot {
 };
 
 /// Sets the rate of each step and records its loss.
-class RangeTest final : public Callback {
+class RangeTest final : public detail::CallbackAt<Event::batch_start, Event::batch_end> {
  public:
   RangeTest(const LRFinderOptions& options, LRFinderResult& result) : options_(options), result_(result) {}
   [[nodiscard]] std::string name() const override { return "find_lr"; }
-  [[nodiscard]] bool match(Event event) const override {
-    return event == Event::batch_start || event == Event::batch_end;
-  }
   [[nodiscard]] bool is_done() const { return result_.diverged || count() >= options_.steps; }
 
   void run(Event event, State& state) override {

@@ -16,12 +16,6 @@ namespace mezzo::train::callbacks {
 SpeedMonitor::SpeedMonitor(const SpeedMonitorOptions& options)
     : throughput_({.window = options.window, .clock = options.clock}) {}
 
-bool SpeedMonitor::match(Event event) const {
-  return event == Event::fit_start || event == Event::fit_end || event == Event::batch_end ||
-         event == Event::eval_start || event == Event::eval_end || event == Event::predict_start ||
-         event == Event::predict_end;
-}
-
 void SpeedMonitor::run(Event event, State& state) {
   if (event == Event::fit_start) {
     throughput_.reset();
@@ -88,11 +82,6 @@ void LRMonitor::run(Event /*event*/, State& state) {
 TrainMetrics::TrainMetrics(std::vector<EvalMetric> metrics) : metrics_(std::move(metrics)) {
   if (metrics_.empty())
     throw ValueError("TrainMetrics", "at least one metric", "none", "{{\"accuracy\", train::Accuracy()}}");
-}
-
-bool TrainMetrics::match(Event event) const {
-  return event == Event::fit_start || event == Event::epoch_start || event == Event::before_train_batch ||
-         event == Event::after_loss || event == Event::batch_end;
 }
 
 void TrainMetrics::begin_batch() {

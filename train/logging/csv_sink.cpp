@@ -8,7 +8,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/data/detail/csv_scanner.h"
 #include "mezzo/train/logging/log_file.h"
-#include "mezzo/train/logging/number.h"
+#include "mezzo/train/logging/text_form.h"
 
 namespace mezzo::train {
 

@@ -246,16 +246,12 @@ HTMLReport::HTMLReport(std::string path, HTMLReportOptions options)
     : Sink(options.every),
       path_(std::move(path)),
       options_(std::move(options)),
-      history_(std::make_unique<detail::RunHistory>()) {
+      history_(std::make_shared<detail::RunHistory>()) {
   if (!options_.clock) options_.clock = steady_seconds;
   const io::AtomicFile probe(
       path_);  // a path that cannot be written is refused before there is anything to write
   saved_at_ = options_.clock() - options_.seconds;
 }
-
-HTMLReport::HTMLReport(HTMLReport&& other) noexcept = default;
-HTMLReport& HTMLReport::operator=(HTMLReport&& other) noexcept = default;
-HTMLReport::~HTMLReport() = default;
 
 void HTMLReport::write(const LogRecord& record) {
   history_->add(record);

@@ -100,10 +100,7 @@ Sink::Sink(std::int64_t every) : every_(every) {
 namespace detail {
 
 FileSink::FileSink(std::string path, std::int64_t every)
-    : Sink(every), file_(std::make_unique<LogFile>(std::move(path))) {}
-FileSink::FileSink(FileSink&&) noexcept = default;
-FileSink& FileSink::operator=(FileSink&&) noexcept = default;
-FileSink::~FileSink() = default;
+    : Sink(every), file_(std::make_shared<LogFile>(std::move(path))) {}
 void FileSink::close() { file_->sync(); }
 
 }  // namespace detail

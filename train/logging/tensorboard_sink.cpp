@@ -15,8 +15,8 @@
 #include <system_error>
 
 #include "mezzo/core/error.h"
+#include "mezzo/io/detail/crc32.h"
 #include "mezzo/io/detail/proto_message.h"
-#include "mezzo/train/logging/crc32c.h"
 #include "mezzo/train/logging/histogram.h"
 #include "mezzo/train/logging/log_file.h"
 #include "mezzo/train/logging/text_form.h"
@@ -34,12 +34,15 @@ double wall_seconds() {
 
 /// A record: its length and data, each with a checksum.
 std::string framed(const ProtoMessage& message) {
+  const auto crc = [](std::string_view bytes) {
+    return io::detail::masked_crc32c(std::as_bytes(std::span(bytes)));
+  };
   const std::string& data = message.text();
   std::string record;
   append_little_endian(record, data.size(), 8);
-  append_little_endian(record, detail::masked_crc32c(record), 4);
+  append_little_endian(record, crc(record), 4);
   record += data;
-  append_little_endian(record, detail::masked_crc32c(data), 4);
+  append_little_endian(record, crc(data), 4);
   return record;
 }
 

@@ -1,7 +1,12 @@
-// Maps and lists of maps as rows of cells.
+// Maps and lists of maps as rows of cells, numbers by std::to_chars.
 #include "mezzo/train/logging/text_form.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "mezzo/core/parallel/float_environment.h"
 
 namespace mezzo::train::detail {
 
@@ -53,6 +58,18 @@ std::optional<TextForm> table_of(const Value& value) {
     table.rows.push_back(std::move(cells));
   }
   return table;
+}
+
+void append_number(std::string& out, double value, DType dtype) {
+  if (std::isnan(value)) value = std::abs(value);  // a NaN has a sign, which is not to be written
+  // Where a program flushes them to zero, subnormal numbers would be written as 0.
+  const mezzo::detail::WithFloatEnvironment standard(mezzo::detail::FloatEnvironment::standard());
+  std::array<char, 32> text{};  // the longest shortest form of a double has 24 characters
+  char* const begin = text.data();
+  char* const end = begin + text.size();
+  const bool narrow = dtype == DType::f32 || is_16bit(dtype);
+  out.append(begin, narrow ? std::to_chars(begin, end, static_cast<float>(value)).ptr
+                           : std::to_chars(begin, end, value).ptr);
 }
 
 }  // namespace mezzo::train::detail

@@ -2,6 +2,7 @@
 #include "mezzo/train/functions.h"
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
 #include "mezzo/core/warning.h"
 
 namespace mezzo::train {
@@ -29,12 +30,8 @@ const Tensor& target_of(const AnyBatch& batch) {
 double result_of(std::string_view op, const EvalResults& results, const std::string& metric) {
   if (const auto found = results.find(metric); found != results.end()) return found->second;
   constexpr std::size_t kMostNamed = 5;
-  std::string names;
-  std::size_t count = 0;
-  for (const auto& [name, value] : results) {
-    if (++count <= kMostNamed) names += (names.empty() ? "" : ", ") + name;
-  }
-  if (count > kMostNamed) names += " and " + std::to_string(count - kMostNamed) + " more";
+  const std::string names =
+      mezzo::detail::listed(results, kMostNamed, [](const auto& result) { return result.first; });
   throw ValueError(op, "a metric of the evaluations: " + names, metric,
                    "name one of these, or add it to the trainer's metrics");
 }

@@ -86,11 +86,6 @@ void ModelCall::check(std::string_view op, const std::type_info& batch) const {
   if (weigh_by.function().call) check_batch(op, "weigh_by", weigh_by.function().batch, batch);
 }
 
-Device device_of(const nn::Module& model) {
-  const auto parameters = model.parameters();
-  return parameters.empty() ? Device::cpu() : parameters.front().device();
-}
-
 nn::RunningNorm* batch_norm(nn::Module& module) {
   nn::RunningNorm* norm = dynamic_cast<nn::BatchNorm1d*>(&module);
   if (norm == nullptr) norm = dynamic_cast<nn::BatchNorm2d*>(&module);

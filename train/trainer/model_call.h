@@ -6,6 +6,7 @@
 
 #include "mezzo/amp/autocast.h"
 #include "mezzo/amp/precision.h"
+#include "mezzo/amp/summary.h"
 #include "mezzo/core/error.h"
 #include "mezzo/nn/norm.h"
 #include "mezzo/train/functions.h"
@@ -43,8 +44,7 @@ struct ModelCall {
 void check_batch(std::string_view op, std::string_view function, const std::type_info* taken,
                  const std::type_info& batch);
 
-/// The device of the first parameter; the CPU where there is none.
-[[nodiscard]] Device device_of(const nn::Module& model);
+using amp::detail::device_of;
 
 /// The module as a BatchNorm of 1, 2 or 3 dims (SyncBatchNorm too) that has running statistics; else nullptr.
 [[nodiscard]] nn::RunningNorm* batch_norm(nn::Module& module);

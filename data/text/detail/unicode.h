@@ -1,8 +1,11 @@
-// What the characters of a text are. Not for use outside of data.
+// What the characters of a text are, and GPT-2's pre-tokenizer: the words that byte-pair encoding does not
+// look beyond. Not for use outside of data.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "mezzo/core/text/utf8.h"
 
@@ -21,5 +24,10 @@ enum class CharClass : std::uint8_t { other, letter, number, space };
 
 /// Where runs of characters of one class begin: 4 * code + class, rising. Before the first is `other`.
 [[nodiscard]] std::span<const std::uint32_t> unicode_starts() noexcept;
+
+/// Where the word ends that begins at `begin`, which is below the text's size: what
+/// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ matches there. Bytes that are
+/// not UTF-8 are characters that are neither letters nor numbers nor space.
+[[nodiscard]] std::size_t word_end(std::string_view text, std::size_t begin) noexcept;
 
 }  // namespace mezzo::data::detail

@@ -8,7 +8,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/tensor_bytes.h"
+#include "mezzo/io/detail/file.h"
 
 namespace mezzo::io::detail {
 

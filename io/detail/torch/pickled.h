@@ -1,4 +1,6 @@
 // The content of the pickle in a file of torch.save: values, and tensors that are still without their bytes.
+// It is flat: values name each other by their numbers, so that what is shared is there once, copies are
+// cheap, and nothing recurses however deep a file nests.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +9,33 @@
 #include <vector>
 
 #include "mezzo/core/tensor.h"
-#include "mezzo/io/detail/torch/torch_tree.h"
+#include "mezzo/io/torch_kind.h"
 
 namespace mezzo::io::detail {
+
+/// Values of a file at the most, lists and dicts included: some 60,000 tensors.
+inline constexpr std::size_t kMaxTorchValues = std::size_t{1} << 20U;
+/// Lists and dicts within each other.
+inline constexpr std::size_t kMaxTorchDepth = 128;
+
+struct TorchTree {
+  using Number = std::uint32_t;  ///< of a value: an index of `nodes`
+
+  struct Node {
+    TorchKind kind = TorchKind::none;
+    union {
+      std::int64_t integer = 0;  ///< of an integer or a bool
+      double real;
+      std::size_t index;  ///< of a string, of the parts of a list, tuple or map, of a tensor
+    };
+  };
+
+  std::vector<Node> nodes;
+  std::vector<std::string> strings;
+  std::vector<std::vector<Number>> parts;  ///< elements; of a map keys and values by turns
+  std::vector<Tensor> tensors;
+  Number root = 0;
+};
 
 /// A tensor as a pickle describes it: a view of a storage, whose bytes are elsewhere.
 struct PickledTensor {

@@ -8,7 +8,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/io/detail/byte_order.h"
+#include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/detail/torch/pickle_calls.h"
 #include "mezzo/io/detail/torch/pickle_codes.h"
 

@@ -1,5 +1,5 @@
-// A scaler's record read on the device.
-#include "mezzo/optim/detail/step_made.h"
+// A scaler's record, read on the device.
+#include "mezzo/optim/step_outcome.h"
 
 #include <cstddef>
 
@@ -9,7 +9,7 @@
 
 namespace mezzo::optim {
 
-Tensor was_made(const StepOutcome& outcome) {
+Tensor detail::was_made(const StepOutcome& outcome) {
   if (!outcome.record.defined()) return {};
   const NoGrad no_grad;
   static_assert(offsetof(ScalerRecord, found_inf) % 4 == 0);

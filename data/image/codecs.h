@@ -1,8 +1,10 @@
-// Decoded images between the codecs and the tensors. Not for use outside of data.
+// Images as pixels, between the tensors and the codecs: JPEG by libjpeg-turbo, PNG by libpng. Not for use
+// outside of data.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,5 +28,14 @@ void check_pixels(const ImageLimits& limits, std::uint64_t width, std::uint64_t 
 /// Throws: IoError where an encoded image of `size` bytes is shorter than `least`, which is what its pixels
 /// take at the very least: so nobody gets much memory for a few bytes.
 void check_encoded_size(const ImageLimits& limits, std::uint64_t size, std::uint64_t least);
+
+/// Gray or RGB. Throws: IoError.
+[[nodiscard]] Pixels decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits);
+
+/// 8 bits per channel, palettes expanded. Throws: IoError.
+[[nodiscard]] Pixels decode_png(std::span<const std::byte> bytes, const ImageLimits& limits);
+
+/// Throws: IoError.
+[[nodiscard]] std::vector<std::uint8_t> encode_png(const Pixels& pixels, const std::string& op);
 
 }  // namespace mezzo::data::detail
