@@ -2,11 +2,13 @@
 #include "mezzo/onnx/export.h"
 
 #include <algorithm>
-#include <numeric>
+#include <utility>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/io/detail/tensor_bytes.h"
+#include "mezzo/nn/module/evaluation.h"
 #include "mezzo/onnx/mappings.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing.h"
@@ -25,6 +27,17 @@ Tensor with_rows(const Tensor& x, std::int64_t rows) {
   return index_select(x.detach(), 0, tensor(index, {rows}, {.device = x.device()}));
 }
 
+void check_names(const char* what, const std::vector<std::string>& names, std::size_t count) {
+  if (names.size() != count) {
+    throw ValueError(onnx::kExport, std::to_string(count) + " " + what, std::to_string(names.size()),
+                     "name each of them, or none");
+  }
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (!name->empty() && std::find(names.begin(), name, *name) == name) continue;
+    throw ValueError(onnx::kExport, std::string(what) + " that differ", quote(*name), "choose another name");
+  }
+}
+
 void check(const OnnxOptions& options, const std::vector<Tensor>& example) {
   if (options.opset < kLeastOpset || options.opset > kMostOpset) {
     throw ValueError(onnx::kExport, "an opset from 17 to 23", std::to_string(options.opset),
@@ -37,15 +50,19 @@ void check(const OnnxOptions& options, const std::vector<Tensor>& example) {
   if (example.empty())
     throw ValueError(onnx::kExport, "an example", "no tensors", "pass the inputs of one call");
   for (const Tensor& input : example) detail::check_defined(onnx::kExport, "input", input);
-  if (!options.input_names.empty() && options.input_names.size() != example.size()) {
-    throw ValueError(onnx::kExport, std::to_string(example.size()) + " input_names",
-                     std::to_string(options.input_names.size()), "name each input, or none");
-  }
+  if (!options.input_names.empty()) check_names("input_names", options.input_names, example.size());
 }
 
 /// Both examples. One row is too few for the first: a size of 1 broadcasts.
 std::pair<std::vector<Tensor>, std::vector<Tensor>> examples_of(std::vector<Tensor> example,
                                                                 const OnnxOptions& options) {
+  // Each with memory of its own: values are told apart by it.
+  for (std::size_t i = 0; i < example.size(); ++i) {
+    const bool is_shared =
+        std::any_of(example.begin(), example.begin() + static_cast<std::ptrdiff_t>(i),
+                    [&](const Tensor& other) { return other.impl().data() == example[i].impl().data(); });
+    if (is_shared) example[i] = example[i].detach().clone();
+  }
   if (options.fixed_sizes) return {example, example};
   if (!options.second_example.empty()) {
     const auto& second = options.second_example;
@@ -76,13 +93,19 @@ std::string name_at(const std::vector<std::string>& names, const char* base, std
   return i == 0 ? base : base + ("_" + std::to_string(i));
 }
 
-/// The second run, whose errors say what to do about sizes.
-onnx::Trace second_trace(const onnx::Forward& forward, const std::vector<Tensor>& inputs,
-                         const OnnxOptions& options) {
-  try {
+/// Two runs, between which the default generator goes on: random numbers are told by their differing.
+std::pair<onnx::Trace, onnx::Trace> traces_of(const onnx::Forward& forward, std::vector<Tensor> example,
+                                              const OnnxOptions& options) {
+  const auto [first, second] = examples_of(std::move(example), options);
+  const auto trace = [&](const std::vector<Tensor>& inputs) {
     return onnx::trace(forward, inputs, options.precision, options.opset, onnx::is_mapped);
+  };
+  const nn::Evaluation evaluation(*forward.net);
+  onnx::Trace once = trace(first);
+  try {
+    return {std::move(once), trace(second)};
   } catch (const Error& error) {
-    throw ValueError(onnx::kExport, "a model that also takes " + to_string(inputs[0].shape()), error.what(),
+    throw ValueError(onnx::kExport, "a model that also takes " + to_string(second[0].shape()), error.what(),
                      "export for one size, .fixed_sizes = true, or pass a second_example that it takes");
   }
 }
@@ -102,10 +125,7 @@ void detail::export_onnx(const onnx::Forward& forward, std::vector<Tensor> examp
               "export_onnx: expected a precision that onnxruntime loads on a CPU, got bf16; use "
               "DType::f16, or run it on a GPU");
   }
-  auto [first_inputs, second_inputs] = examples_of(std::move(example), options);
-  const onnx::Trace first =
-      onnx::trace(forward, first_inputs, options.precision, options.opset, onnx::is_mapped);
-  const onnx::Trace second = options.fixed_sizes ? first : second_trace(forward, second_inputs, options);
+  const auto [first, second] = traces_of(forward, std::move(example), options);
   nn::NamedTensors weights = forward.net->named_parameters();
   for (const auto& buffer : forward.net->named_buffers()) weights.push_back(buffer);
   onnx::Graph graph(options.opset, weights);
@@ -119,6 +139,7 @@ void detail::export_onnx(const onnx::Forward& forward, std::vector<Tensor> examp
   for (std::size_t i = 0; i < first.ops.size(); ++i) onnx::add_call(graph, first.ops[i], second.ops[i]);
   if (first.outputs.empty())
     throw ValueError(onnx::kExport, "a model that returns tensors", "none", "return its result");
+  if (!options.output_names.empty()) check_names("output_names", options.output_names, first.outputs.size());
   for (std::size_t i = 0; i < first.outputs.size(); ++i)
     graph.add_output(name_at(options.output_names, "output", i), first.outputs[i], second.outputs[i]);
   onnx::write(graph.finish(forward.net->type_name()), path, options.external_data);

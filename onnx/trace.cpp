@@ -10,7 +10,6 @@
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/error.h"
 #include "mezzo/nn/call.h"
-#include "mezzo/nn/summary/evaluation.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::onnx {
@@ -94,13 +93,10 @@ class Tracer final : public OpObserver {
 Trace trace(const Forward& forward, const std::vector<Tensor>& inputs, DType precision, std::int64_t opset,
             IsMapped is_mapped) {
   Trace result{.inputs = inputs};
-  const nn::Evaluation evaluation(*forward.net);
   Tracer tracer(opset, is_mapped);
-  if (precision == DType::f32) {
-    result.outputs = forward.run(inputs);
-  } else {
+  {
     // Without its cache, so that each use of a weight has its cast in the trace.
-    const amp::Autocast autocast(precision, {.cache_enabled = false});
+    const amp::Autocast autocast(precision, {.enabled = precision != DType::f32, .cache_enabled = false});
     result.outputs = forward.run(inputs);
   }
   result.ops = tracer.finish();

@@ -42,9 +42,9 @@ struct Forward {
 /// Whether a call has nodes of its own (onnx/mappings.h).
 using IsMapped = bool (*)(const TracedOp& op, std::int64_t opset);
 
-/// Runs forward once, in evaluation mode, without recording, under autocast of `precision` unless that is
-/// f32. An op that is not mapped but has a plain composition of ops stands as that composition.
-/// Throws: what forward throws, and StateError where a tensor of the trace is written in place.
+/// Runs forward once, under autocast of `precision` unless that is f32. An op that is not mapped but has a
+/// plain composition of ops stands as that composition. Throws: what forward throws, and StateError where a
+/// tensor of the trace is written in place.
 [[nodiscard]] Trace trace(const Forward& forward, const std::vector<Tensor>& inputs, DType precision,
                           std::int64_t opset, IsMapped is_mapped);
 

@@ -13,7 +13,7 @@
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/text/text_table.h"
-#include "mezzo/nn/summary/evaluation.h"
+#include "mezzo/nn/module/evaluation.h"
 #include "mezzo/nn/summary/mult_adds.h"
 
 namespace mezzo::nn {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mezzo/mezzo.h"
-#include "mezzo/nn/summary/evaluation.h"
+#include "mezzo/nn/module/evaluation.h"
 #include "mezzo/onnx/export.h"
 
 namespace mezzo::onnx::testing {

@@ -222,6 +222,26 @@ TEST(Onnx, SeveralInputsAndOutputsOfAnyDtype) {
   EXPECT_TRUE(equal(got[2], inputs[1])) << "an output that is an input";
 }
 
+struct Product final : nn::Module {
+  Tensor forward(const Tensor& a, const Tensor& b) { return a * 2 + b; }
+};
+TEST(Onnx, OneTensorForTwoInputsIsTwoInputs) {
+  const Folder folder;
+  const Tensor x = randn({2, 3}), y = randn({2, 3});
+  io::export_onnx(nn::make<Product>(), {x, x}, folder / "m.onnx");
+  EXPECT_TRUE(equal(evaluate(read(folder / "m.onnx").model, {x, y})[0], x * 2 + y));
+  io::export_onnx(nn::make<Product>(), {x, x.detach()}, folder / "m.onnx", {.fixed_sizes = true});
+  EXPECT_TRUE(equal(evaluate(read(folder / "m.onnx").model, {x, y})[0], x * 2 + y));
+}
+
+TEST(Onnx, ARegionAroundTheCallChangesNothing) {
+  const Folder folder;
+  auto net = nn::make<nn::Linear>(4, 3);
+  const amp::Autocast autocast(DType::bf16);
+  io::export_onnx(net, randn({2, 4}), folder / "m.onnx");
+  EXPECT_EQ(read(folder / "m.onnx").model.outputs[0].dtype, DType::f32);
+}
+
 TEST(Onnx, AFunctionMayCallTheModel) {
   const Folder folder;
   auto net = nn::make<nn::LSTM>(4, 3);
@@ -316,6 +336,11 @@ TEST(OnnxRefuses, RandomNumbersAndHostValues) {
   EXPECT_TRUE(has(refusal([](const Tensor& x) { return x / static_cast<double>(x.size(0)); }),
                   {"attributes that do not depend", "fixed_sizes"}));
 }
+TEST(OnnxRefuses, RandomNumbersOfOneSize) {
+  const auto f = [](const Tensor& x) { return x + randn({4}); };
+  EXPECT_TRUE(has(refusal(f), {"tensors made in forward", "'add'"}));
+  EXPECT_TRUE(has(refusal(f, randn({2, 4}), {.fixed_sizes = true}), {"tensors made in forward", "'add'"}));
+}
 TEST(OnnxRefuses, BranchesThatTheTwoRunsTakeDifferently) {
   EXPECT_TRUE(has(refusal([](const Tensor& x) { return x.size(0) > 2 ? relu(x) : sigmoid(x); }),
                   {"the same ops for both sizes", "'relu'"}));
@@ -335,6 +360,8 @@ TEST(OnnxRefuses, OptionsAndInputsThatDoNotFit) {
   EXPECT_TRUE(has(refusal(same, x, {.opset = 16}), {"an opset from 17 to 23, got 16"}));
   EXPECT_TRUE(has(refusal(same, x, {.precision = DType::f64}), {"a precision of f32, f16 or bf16, got f64"}));
   EXPECT_TRUE(has(refusal(same, x, {.input_names = {"a", "b"}}), {"1 input_names, got 2"}));
+  EXPECT_TRUE(has(refusal(same, x, {.output_names = {"a", "b"}}), {"1 output_names, got 2"}));
+  EXPECT_TRUE(has(refusal(same, x, {.input_names = {""}}), {"input_names that differ"}));
   EXPECT_TRUE(has(refusal(same, x, {.second_example = {randn({2, 4, 1})}}), {"a second_example"}));
   EXPECT_TRUE(has(refusal(same, Tensor()), {"undefined"}));
   const Folder folder;
