@@ -1,6 +1,5 @@
 // Convolutions, plain and transposed, and resampling of images.
 #include <cmath>
-#include <utility>
 
 #include "mezzo/onnx/mappings/spatial.h"
 
@@ -46,7 +45,7 @@ void transposed(Call& c) {
 
 /// Resize to the result's sizes, or where factors were given by these: `power` of the op's, which may be in /
 /// out.
-void resize(Call& c, std::vector<Attribute> attributes, bool by_size, int power = 1) {
+void resize(Call& c, const std::vector<Attribute>& attributes, bool by_size, int power = 1) {
   if (by_size) return c.set(c.node("Resize", {operand(c, 0), "", "", c.list(c.out_sizes())}, attributes));
   std::vector<float> scales{1, 1};
   const auto& factors = c.attr("scale_factor").as_list();
@@ -74,7 +73,7 @@ void interpolate(Call& c) {
     attributes.push_back(text_of("nearest_mode", mode == "nearest" ? "floor" : "round_prefer_ceil"));
   if (mode == "bicubic") attributes.push_back({"cubic_coeff_a", -0.75F});
   const bool recomputes = !c.is_null("recompute_scale_factor") && c.flag("recompute_scale_factor");
-  resize(c, std::move(attributes), c.is_null("scale_factor") || recomputes);
+  resize(c, attributes, c.is_null("scale_factor") || recomputes);
 }
 bool has_antialias(const TracedOp& /*op*/, std::int64_t opset) { return opset >= 18; }
 void interpolate_antialiased(Call& c) {
@@ -92,7 +91,7 @@ void interpolate_antialiased(Call& c) {
     are_sizes = are_sizes && factors[d].as_double() == static_cast<double>(c.in(0).size(dim)) /
                                                            static_cast<double>(c.out().size(dim));
   }
-  resize(c, std::move(attributes), are_sizes, -1);
+  resize(c, attributes, are_sizes, -1);
 }
 
 bool samples_images(const TracedOp& op, std::int64_t /*opset*/) { return op.inputs[0].dim() == 4; }

@@ -54,7 +54,7 @@ std::string variance(Call& c) {
   const Integers dims = c.dims("dim");
   const std::string x = operand(c, 0);
   const std::string apart = c.node("Sub", {x, c.reduced("ReduceMean", x, dims, true)});
-  const std::string mean = c.reduced("ReduceMean", c.node("Mul", {apart, apart}), dims, c.flag("keepdim"));
+  std::string mean = c.reduced("ReduceMean", c.node("Mul", {apart, apart}), dims, c.flag("keepdim"));
   const std::int64_t correction =
       c.is_null("correction") ? (c.flag("unbiased") ? 1 : 0) : c.integer("correction");
   if (correction == 0) return mean;

@@ -11,6 +11,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/ops/compare.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/random.h"
 #include "mezzo/ops/shape.h"
 #include "onnx/reader.h"
 
