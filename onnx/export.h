@@ -5,7 +5,9 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -13,7 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/onnx/trace.h"
+#include "mezzo/nn/call.h"
+#include "mezzo/onnx/forward.h"
 
 namespace mezzo::io {
 

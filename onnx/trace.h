@@ -2,15 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "mezzo/core/device.h"
-#include "mezzo/core/function.h"
 #include "mezzo/core/value.h"
-#include "mezzo/nn/module.h"
+#include "mezzo/onnx/forward.h"
 
 namespace mezzo::onnx {
 
@@ -31,12 +28,6 @@ struct Trace {
   std::vector<Tensor> inputs = {};
   std::vector<TracedOp> ops = {};
   std::vector<Tensor> outputs = {};
-};
-
-/// What runs: the model, and its call with given inputs.
-struct Forward {
-  nn::Module* net;
-  mezzo::detail::Function<std::vector<Tensor>(const std::vector<Tensor>&)> run;
 };
 
 /// Whether a call has nodes of its own (onnx/mappings.h).
