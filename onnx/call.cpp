@@ -67,12 +67,14 @@ std::vector<std::int64_t> Call::integers(std::string_view name) const {
 }
 
 std::int64_t Call::dim(std::string_view name, std::size_t input) const {
+  if (in(input).dim() == 0) refuse("a tensor with dims", "a number", "reshape it to {1}");
   const std::int64_t value = integer(name);
   return value < 0 ? value + in(input).dim() : value;
 }
 
 std::vector<std::int64_t> Call::dims(std::string_view name) const {
   std::vector<std::int64_t> result = integers(name);
+  if (in(0).dim() == 0 && !result.empty()) refuse("a tensor with dims", "a number", "reshape it to {1}");
   for (std::int64_t& one : result) one += one < 0 ? in(0).dim() : 0;
   if (!result.empty()) return result;
   result.resize(static_cast<std::size_t>(in(0).dim()));

@@ -16,7 +16,9 @@ void one_hot(Call& c) {
   c.set(c.node("OneHot", {c.input(0), c.list(Integers{classes}), c.constant(values)}));
 }
 void index_select(Call& c) {
-  c.set(c.node("Gather", {c.input(0), c.input(1, DType::i64)}, {{"axis", c.dim("dim")}}));
+  std::string places = c.input(1, DType::i64);
+  if (c.in(1).dim() == 0) places = c.reshaped(places, {{1, 1}});
+  c.set(c.node("Gather", {c.input(0), places}, {{"axis", c.dim("dim")}}));
 }
 void gather(Call& c) { c.set(c.node("GatherElements", {c.input(0), c.input(1)}, {{"axis", c.dim("dim")}})); }
 /// ONNX's index has the shape of the updates; the op's may be smaller.
@@ -35,33 +37,47 @@ void index_copy(Call& c) {
   c.set(c.node("ScatterND", {operand(c, 0), index, operand(c, 2)}));
 }
 
-/// x[.., i, ..] with one index, or x[i, j, ..] with the first dims' indices.
+/// All indices in one tensor [.., number of indices].
+std::string joined_indices(Call& c, const std::vector<std::size_t>& given, const Sizes& shape) {
+  const auto dims = static_cast<std::int64_t>(shape.size());
+  std::vector<std::string> columns;
+  for (const std::size_t i : given) {
+    const std::string full = c.node("Expand", {c.input(i, DType::i64), c.list(shape)});
+    columns.push_back(c.node("Unsqueeze", {full, c.list(Integers{dims})}));
+  }
+  return c.node("Concat", columns, {{"axis", dims}});
+}
+
+/// x[.., i, ..] with one index, or x[.., i, j, ..] with those of neighbouring dims.
 void index(Call& c) {
   std::vector<std::size_t> given;
   for (std::size_t i = 1; i < c.num_inputs(); ++i) {
     if (!c.has(i)) continue;
-    if (c.in(i).dtype() == DType::boolean)
+    if (c.in(i).dtype() == DType::boolean) {
       c.refuse("indices that are numbers", "a mask, whose result has a size that depends on values",
                "use where, or masked_fill");
+    }
     given.push_back(i);
   }
-  if (given.size() == 1) {
-    const auto dim = static_cast<std::int64_t>(given[0] - 1);
-    return c.set(c.node("Gather", {c.input(0), c.input(given[0], DType::i64)}, {{"axis", dim}}));
-  }
-  if (given.empty() || given.back() != given.size())
-    c.refuse("an index of one dim, or of the first dims", "other ones",
-             "permute the dims, or index in steps");
-  // All indices in one tensor [.., number of indices].
-  const std::size_t dims = c.out_sizes().size() - (c.in_sizes(0).size() - given.size());
-  const Sizes out = c.out_sizes(), shape(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(dims));
-  std::vector<std::string> columns;
-  for (const std::size_t i : given) {
-    const std::string full = c.node("Expand", {c.input(i, DType::i64), c.list(shape)});
-    columns.push_back(c.node("Unsqueeze", {full, c.list(Integers{static_cast<std::int64_t>(dims)})}));
-  }
-  const std::string all = c.node("Concat", columns, {{"axis", static_cast<std::int64_t>(dims)}});
-  c.set(c.node("GatherND", {c.input(0), all}));
+  if (given.empty() || given.back() - given.front() + 1 != given.size())
+    c.refuse("indices of neighbouring dims", "other ones", "permute the dims, or index in steps");
+  const auto first = static_cast<std::int64_t>(given.front() - 1),
+             count = static_cast<std::int64_t>(given.size());
+  if (count == 1)
+    return c.set(c.node("Gather", {c.input(0), c.input(given[0], DType::i64)}, {{"axis", first}}));
+  const std::int64_t rank = c.in(0).dim(), of_index = c.out().dim() - (rank - count);
+  const Sizes out = c.out_sizes();
+  const Sizes shape(out.begin() + first, out.begin() + first + of_index);
+  // The dims with an index come first, and what they give goes back to its place.
+  Integers order, back;
+  for (std::int64_t d = 0; d < rank; ++d)
+    order.push_back(d < count ? first + d : d < count + first ? d - count : d);
+  for (std::int64_t d = 0; d < c.out().dim(); ++d)
+    back.push_back(d < first ? of_index + d : d < first + of_index ? d - first : d);
+  const auto turned = [&](const std::string& x, const Integers& perm) {
+    return first == 0 ? x : c.node("Transpose", {x}, {{"perm", perm}});
+  };
+  c.set(turned(c.node("GatherND", {turned(c.input(0), order), joined_indices(c, given, shape)}), back));
 }
 
 constexpr Mapping kMappings[]{

@@ -1,5 +1,8 @@
 // Poolings. Indices of maxima are ONNX's counted over all of the input; the op's are counted in a channel.
+#include <utility>
+
 #include "mezzo/onnx/mappings/spatial.h"
+#include "mezzo/ops/shape.h"
 
 namespace mezzo::onnx {
 
@@ -19,23 +22,53 @@ Integers spatial_sizes(const Call& c, std::size_t spatial) {
   return result;
 }
 
-std::vector<Attribute> window_of(const Call& c, std::size_t spatial) {
-  const Integers kernel = per_dim(c, "kernel_size", spatial);
+/// The spatial sizes of the result.
+Integers target_sizes(const Call& c, std::size_t spatial) {
+  const Sizes sizes = c.out_sizes();
+  Integers result;
+  for (std::size_t d = sizes.size() - spatial; d < sizes.size(); ++d) result.push_back(sizes[d].first);
+  return result;
+}
+/// Whether one of the spatial sizes varies.
+bool varies(const Call& c, std::size_t spatial) {
+  const Sizes sizes = c.in_sizes(0);
+  return std::any_of(sizes.end() - static_cast<std::ptrdiff_t>(spatial), sizes.end(),
+                     [](const Size& size) { return size.varies(); });
+}
+
+/// The attributes of windows. `counts_padding`: the mean of a window counts it. ONNX's ceil_mode keeps
+/// windows that lie in the padding alone; so where sizes are known, the end of the padding says how many
+/// there are, but where a window reaches behind padding that counts.
+std::vector<Attribute> window_of(const Call& c, const Integers& dilation, bool counts_padding) {
+  const std::size_t spatial = dilation.size();
+  const Integers kernel = per_dim(c, "kernel_size", spatial), padding = per_dim(c, "padding", spatial);
   const Integers stride = c.integers("stride").empty() ? kernel : per_dim(c, "stride", spatial);
+  Integers pads = both_sides(padding);
+  bool ceil = c.flag("ceil_mode");
+  if (ceil && !varies(c, spatial)) {
+    const Integers sizes = spatial_sizes(c, spatial), out = target_sizes(c, spatial);
+    Integers exact = pads;
+    bool reaches_behind = false;
+    for (std::size_t d = 0; d < spatial; ++d) {
+      const std::int64_t end =
+          (out[d] - 1) * stride[d] + dilation[d] * (kernel[d] - 1) + 1 - sizes[d] - padding[d];
+      reaches_behind = reaches_behind || end > padding[d];
+      exact[spatial + d] = std::max<std::int64_t>(end, 0);
+    }
+    ceil = counts_padding && reaches_behind;
+    if (!ceil) pads = exact;
+  }
   return {{"kernel_shape", kernel},
           {"strides", stride},
-          {"pads", both_sides(per_dim(c, "padding", spatial))},
-          {"ceil_mode", std::int64_t{c.flag("ceil_mode") ? 1 : 0}}};
+          {"pads", pads},
+          {"ceil_mode", std::int64_t{ceil ? 1 : 0}}};
 }
 
 /// A pooling to maxima, and their places in a channel when anything reads them.
 void set_maxima(Call& c, const std::vector<Attribute>& attributes, std::size_t spatial) {
   const auto results = c.nodes("MaxPool", {batched(c, spatial)}, attributes, 2);
   set_unbatched(c, 0, results[0], spatial);
-  const Sizes sizes = c.in_sizes(0);
-  if (std::any_of(sizes.end() - static_cast<std::ptrdiff_t>(spatial), sizes.end(),
-                  [](const Size& size) { return size.varies(); }))
-    return;
+  if (varies(c, spatial)) return;
   std::int64_t channel = 1;
   for (const std::int64_t size : spatial_sizes(c, spatial)) channel *= size;
   const std::string count = c.number(static_cast<double>(channel), DType::i64);
@@ -44,16 +77,17 @@ void set_maxima(Call& c, const std::vector<Attribute>& attributes, std::size_t s
 
 template <std::size_t kSpatial>
 void max_pool(Call& c) {
-  std::vector<Attribute> attributes = window_of(c, kSpatial);
-  attributes.push_back({"dilations", per_dim(c, "dilation", kSpatial)});
+  const Integers dilation = per_dim(c, "dilation", kSpatial);
+  std::vector<Attribute> attributes = window_of(c, dilation, false);
+  attributes.push_back({"dilations", dilation});
   set_maxima(c, attributes, kSpatial);
 }
 
 template <std::size_t kSpatial>
 void average_pool(Call& c) {
-  std::vector<Attribute> attributes = window_of(c, kSpatial);
   const bool divides = !c.is_null("divisor_override");
   const bool counts_padding = divides || c.flag("count_include_pad");
+  std::vector<Attribute> attributes = window_of(c, Integers(kSpatial, 1), counts_padding);
   attributes.push_back({"count_include_pad", std::int64_t{counts_padding ? 1 : 0}});
   std::string y = c.node("AveragePool", {batched(c, kSpatial)}, attributes);
   if (divides) {
@@ -66,13 +100,6 @@ void average_pool(Call& c) {
   set_unbatched(c, 0, y, kSpatial);
 }
 
-/// The output sizes of an adaptive pooling; null stands for the input's.
-Integers target_sizes(const Call& c, std::size_t spatial) {
-  const Sizes sizes = c.out_sizes();
-  Integers result;
-  for (std::size_t d = sizes.size() - spatial; d < sizes.size(); ++d) result.push_back(sizes[d].first);
-  return result;
-}
 bool is_global(const Integers& target) {
   return std::all_of(target.begin(), target.end(), [](std::int64_t size) { return size == 1; });
 }
@@ -86,26 +113,45 @@ std::vector<Attribute> even_windows(const Integers& sizes, const Integers& targe
   return {{"kernel_shape", kernel}, {"strides", kernel}};
 }
 
+/// Places [begin, end) of window j of `target` ones that cover `size`.
+std::pair<std::int64_t, std::int64_t> window(std::int64_t size, std::int64_t target, std::int64_t j) {
+  return {j * size / target, ((j + 1) * size + target - 1) / target};
+}
+
 /// Columns [size, target] of the weights of an average over each window.
 Tensor averages(std::int64_t size, std::int64_t target, DType dtype) {
   std::vector<double> weights(static_cast<std::size_t>(size * target));
   for (std::int64_t j = 0; j < target; ++j) {
-    const std::int64_t begin = j * size / target, end = ((j + 1) * size + target - 1) / target;
+    const auto [begin, end] = window(size, target, j);
     for (std::int64_t i = begin; i < end; ++i)
       weights[static_cast<std::size_t>(i * target + j)] = 1 / static_cast<double>(end - begin);
   }
   return tensor(weights, {size, target}, {.dtype = dtype});
 }
-/// Windows that overlap: a product with a matrix of averages, dim by dim.
+/// Windows that overlap: products with matrices of averages, dim by dim.
 std::string averaged(Call& c, std::string x, const Integers& sizes, const Integers& target) {
-  const auto rank = static_cast<std::int64_t>(sizes.size()) + 2;
+  const auto matrix = [&](std::size_t d) { return averages(sizes[d], target[d], c.out().dtype()); };
+  const std::size_t last = sizes.size() - 1;
+  x = c.node("MatMul", {x, c.constant(matrix(last))});
+  if (last >= 1) x = c.node("MatMul", {c.constant(transpose(matrix(last - 1), 0, 1)), x});
+  if (last < 2) return x;
+  const std::string turned = c.node("Transpose", {x}, {{"perm", Integers{0, 1, 3, 4, 2}}});
+  return c.node("Transpose", {c.node("MatMul", {turned, c.constant(matrix(0))})},
+                {{"perm", Integers{0, 1, 4, 2, 3}}});
+}
+
+/// Windows that overlap, dim by dim: the largest of each, side by side.
+std::string largest(Call& c, std::string x, const Integers& sizes, const Integers& target) {
   for (std::size_t d = 0; d < sizes.size(); ++d) {
-    Integers swapped;
-    for (std::int64_t i = 0; i < rank; ++i) swapped.push_back(i);
-    std::swap(swapped[d + 2], swapped.back());
-    const auto turned = [&](const std::string& y) { return c.node("Transpose", {y}, {{"perm", swapped}}); };
-    const std::string matrix = c.constant(averages(sizes[d], target[d], c.out().dtype()));
-    x = turned(c.node("MatMul", {turned(x), matrix}));
+    const auto dim = static_cast<std::int64_t>(d) + 2;
+    std::vector<std::string> parts;
+    for (std::int64_t j = 0; j < target[d]; ++j) {
+      const auto [begin, end] = window(sizes[d], target[d], j);
+      const std::string part = c.node("Slice", {x, c.list(Integers{begin}), c.list(Integers{end}),
+                                                c.list(Integers{dim}), c.list(Integers{1})});
+      parts.push_back(c.reduced("ReduceMax", part, {dim}, true));
+    }
+    x = c.node("Concat", parts, {{"axis", dim}});
   }
   return x;
 }
@@ -123,15 +169,11 @@ void adaptive_average(Call& c) {
 template <std::size_t kSpatial>
 void adaptive_max(Call& c) {
   const Integers target = target_sizes(c, kSpatial);
-  const Integers sizes = c.in_sizes(0)[c.in_sizes(0).size() - 1].varies() && is_global(target)
-                             ? Integers{}
-                             : spatial_sizes(c, kSpatial);
-  if (sizes.empty()) return set_unbatched(c, 0, c.node("GlobalMaxPool", {batched(c, kSpatial)}), kSpatial);
+  if (is_global(target) && varies(c, kSpatial))
+    return set_unbatched(c, 0, c.node("GlobalMaxPool", {batched(c, kSpatial)}), kSpatial);
+  const Integers sizes = spatial_sizes(c, kSpatial);
   const std::vector<Attribute> windows = even_windows(sizes, target);
-  if (windows.empty()) {
-    c.refuse("an output_size that divides the input's sizes", "one that does not",
-             "choose another output_size, or pool to averages");
-  }
+  if (windows.empty()) return set_unbatched(c, 0, largest(c, batched(c, kSpatial), sizes, target), kSpatial);
   set_maxima(c, windows, kSpatial);
 }
 

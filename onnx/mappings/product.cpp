@@ -9,6 +9,7 @@ using Integers = std::vector<std::int64_t>;
 
 /// Of rows: other dims are merged before and come back behind.
 void linear(Call& c) {
+  if (c.in(1).numel() == 0) c.refuse("a weight with values", to_string(c.in(1).shape()), "give it some");
   const bool is_matrix = c.in(0).dim() == 2;
   std::string x = operand(c, 0);
   if (!is_matrix) x = c.node("Reshape", {x, c.list(Integers{-1, c.in(1).size(1)})});
@@ -47,6 +48,13 @@ std::string einsum_of(Call& c, const std::string& equation, std::size_t inputs) 
   for (std::size_t i = 0; i < inputs; ++i) operands.push_back(operand(c, i));
   return c.node("Einsum", operands, {{"equation", equation}});
 }
+/// ONNX broadcasts neither ellipses of different lengths nor sizes of 1.
+bool is_plain_einsum(const TracedOp& op, std::int64_t /*opset*/) {
+  for (const Tensor& input : op.inputs) {
+    if (std::find(input.shape().begin(), input.shape().end(), 1) != input.shape().end()) return false;
+  }
+  return op.attrs.at("eq").as_string().find('.') == std::string::npos;
+}
 void einsum(Call& c) { c.set(einsum_of(c, c.text("eq"), c.num_inputs())); }
 /// As an einsum: dims that are summed over share a letter.
 void tensordot(Call& c) {
@@ -74,7 +82,7 @@ constexpr Mapping kMappings[]{
     {"vdot", same<"MatMul", 2>}, {"outer", outer},
     {"addmm", add_matmul},       {"addmv", add_matmul},
     {"baddbmm", add_matmul},     {"addbmm", add_sum_of_products},
-    {"addr", add_outer},         {"einsum", einsum},
+    {"addr", add_outer},         {"einsum", einsum, is_plain_einsum},
     {"tensordot", tensordot},
 };
 

@@ -143,9 +143,10 @@ void repeat(Call& c) {
   c.set(c.node("Tile", {x, c.list(reps)}));
 }
 
-/// One dim, padded by what lies at its other end.
-std::string wrapped(Call& c, const std::string& x, std::int64_t dim, std::int64_t before,
-                    std::int64_t after) {
+/// One dim, padded by what lies at its other end; cut where less than nothing is asked for.
+std::string wrapped(Call& c, std::string x, std::int64_t dim, std::int64_t before, std::int64_t after) {
+  if (before < 0) x = sliced(c, x, dim, {-before, -before}, {kEnd, kEnd});
+  if (after < 0) x = sliced(c, x, dim, {0, 0}, {after, after});
   std::vector<std::string> parts;
   if (before > 0) parts.push_back(sliced(c, x, dim, {-before, -before}, {kEnd, kEnd}));
   parts.push_back(x);
