@@ -7,7 +7,8 @@
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
-#include "mezzo/kernels/pool/cpu_rows.h"
+#include "mezzo/kernels/cpu/vector_loop.h"
+#include "mezzo/kernels/pool/cpu_images.h"
 #include "mezzo/kernels/pool/window_ranges.h"
 
 namespace mezzo::kernels::cpu {
@@ -64,9 +65,12 @@ void take_position(const Windows& windows, const Position& at, const T* x, T* co
 template <class T>
 struct AddRow {
   static void run(const T* columns, T* x, std::int64_t step, std::int64_t n) {
-    detail::with_stride(step, [&](auto stride) {
-      detail::each_element(n, [&](std::int64_t o) { x[o * stride] = x[o * stride] + columns[o]; });
-    });
+    if (step == 1) {
+      MEZZO_INDEPENDENT_LOOP
+      for (std::int64_t o = 0; o < n; ++o) x[o] += columns[o];
+      return;
+    }
+    for (std::int64_t o = 0; o < n; ++o) x[o * step] += columns[o];
   }
 };
 
