@@ -10,10 +10,17 @@
 
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/device_kernel.h"
-#include "mezzo/kernels/pool/window_ranges.h"
+#include "mezzo/kernels/math/quotient.h"
+#include "mezzo/kernels/pool/windows.h"
 #include "mezzo/kernels/view.h"
 
 namespace mezzo::kernels {
+
+/// [first, last); empty where last <= first.
+struct PlaceRange {
+  std::int64_t first = 0, last = 0;
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t count() const { return last - first; }
+};
 
 /// Windows over images. Trivially copyable, so that kernels take it by value.
 struct Pooling {
