@@ -59,12 +59,7 @@ struct ShrinkBackwardFn {
     return inside ? T(0) : grad;
   }
 };
-struct TanhshrinkFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return x - math::tanh(x);
-  }
-};
+MEZZO_FUNCTOR(TanhshrinkFn, T, (T x), x - math::tanh(x));
 struct TanhshrinkBackwardFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
