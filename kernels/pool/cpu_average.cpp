@@ -40,8 +40,9 @@ class MeetingTables {
 
 /// The places of each window.
 [[nodiscard]] MeetingTables windows_of(const Pooling& pooling) {
+  const PoolPlaces<std::int64_t> places(pooling);
   return {pooling.windows.output, pooling.windows.input,
-          [&](std::size_t dim, std::int64_t o) { return pooling.places(dim, o); }};
+          [&](std::size_t dim, std::int64_t o) { return places.places(dim, o); }};
 }
 
 /// The plain loop of means and of their gradient: each of `sums`, a row, is what its place meets in x, by
@@ -103,22 +104,17 @@ struct DivideWindows {
   }
 };
 
-/// What the sum of window (d, h, w) is divided by.
-template <class T>
-[[nodiscard]] T divisor_of(const AveragePooling& pooling, std::int64_t d, std::int64_t h, std::int64_t w) {
-  const std::int64_t factor = pooling.count(0, d) * pooling.count(1, h) * pooling.factor();
-  return static_cast<T>(pooling.count(2, w)) * static_cast<T>(factor);
-}
-/// That of all windows of an image.
+/// What the sums of all windows of an image are divided by.
 template <class T>
 class Divisors {
  public:
   explicit Divisors(const AveragePooling& pooling) : values_(pooling.windows.outputs()) {
+    const PoolPlaces<std::int64_t> places(pooling);
+    const PoolCounts<std::int64_t> counts(pooling);
     T* next = values_.data();
     for (std::int64_t d = 0; d < pooling.windows.output[0]; ++d) {
       for (std::int64_t h = 0; h < pooling.windows.output[1]; ++h) {
-        for (std::int64_t w = 0; w < pooling.windows.output[2]; ++w)
-          *next++ = divisor_of<T>(pooling, d, h, w);
+        for (std::int64_t w = 0; w < pooling.windows.output[2]; ++w) *next++ = counts.of<T>(places, d, h, w);
       }
     }
   }
@@ -147,8 +143,9 @@ void average_pool_as(const AveragePooling& pooling, const View& y, const View& x
 template <class T>
 void average_pool_backward_as(const AveragePooling& pooling, const View& dx, const View& grad) {
   const Windows& windows = pooling.windows;
+  const PoolPlaces<std::int64_t> places(pooling);
   const MeetingTables meetings(windows.input, windows.output,
-                               [&](std::size_t dim, std::int64_t i) { return pooling.covering(dim, i); });
+                               [&](std::size_t dim, std::int64_t i) { return places.covering(dim, i); });
   const Divisors<T> divisors(pooling);
   for_images<T>(pooling, dx, windows.input, grad, windows.outputs(), [&](const T* image, const auto& rows) {
     const RowScratch<T> shares(windows.outputs() * pooling.inner), columns(windows.output[2] * pooling.inner);
@@ -211,6 +208,10 @@ void average_pool_channels(const AveragePooling& pooling, const View& y, const V
       });
 }
 
+/// What sums are divided by where all windows have as many places.
+[[nodiscard]] float divisor_of_all(const AveragePooling& pooling) {
+  return PoolCounts<std::int64_t>(pooling).of<float>(PoolPlaces<std::int64_t>(pooling), 0, 0, 0);
+}
 /// Row-major planes with windows of 2 by 2; all() where these are all of the input.
 [[nodiscard]] bool in_pairs(const AveragePooling& pooling) {
   return pooling.inner == 1 && PlaneWindows::fit(pooling) && PlaneWindows(pooling).in_pairs();
@@ -225,7 +226,7 @@ void average_pool_f32(const AveragePooling& pooling, const View& y, const View& 
   const PlaneWindows w(pooling);
   const auto* const from = static_cast<const float*>(x.data);
   auto* const to = static_cast<float*>(y.data);
-  const float divisor = divisor_of<float>(pooling, 0, 0, 0);
+  const float divisor = divisor_of_all(pooling);
   // Planes without a row left over are one tall plane.
   const bool tall = 2 * w.out_h == w.in_h;
   const std::int64_t parts = tall ? pooling.outer * w.out_h : pooling.outer, rows = tall ? 1 : w.out_h;
@@ -244,7 +245,7 @@ void average_pool_backward_f32(const AveragePooling& pooling, const View& dx, co
   const PlaneWindows w(pooling);
   const auto* const from = static_cast<const float*>(grad.data);
   auto* const to = static_cast<float*>(dx.data);
-  const float divisor = divisor_of<float>(pooling, 0, 0, 0);
+  const float divisor = divisor_of_all(pooling);
   parallel_for(pooling.outer * w.out_h, pool_grain(2 * w.in_w, 1), [&](std::int64_t begin, std::int64_t end) {
     run_isa<MeanGradientOfPairs>(from + begin * w.out_w, to + begin * 2 * w.in_w, end - begin, w.out_w,
                                  divisor);

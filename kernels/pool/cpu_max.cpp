@@ -27,18 +27,18 @@ template <class T>
 void largest_of_windows(const Pooling& pooling, const T* x, std::int64_t od, std::int64_t oh, T* best,
                         std::int64_t* at) {
   const Windows& windows = pooling.windows;
-  const Windows::Sizes step = pooling.adaptive ? Windows::Sizes{1, 1, 1} : windows.dilation;
-  const PlaceRange depths = pooling.places(0, od), heights = pooling.places(1, oh);
+  const PoolPlaces<std::int64_t> all(pooling);
+  const PlaceRange depths = all.places(0, od), heights = all.places(1, oh);
   const auto place_of = [&](std::int64_t d, std::int64_t h, std::int64_t w) {
     return (d * windows.input[1] + h) * windows.input[2] + w;
   };
   for (std::int64_t o = 0; o < windows.output[2]; ++o, best += pooling.inner, at += pooling.inner) {
-    const PlaceRange widths = pooling.places(2, o);
+    const PlaceRange widths = all.places(2, o);
     std::fill_n(best, pooling.inner, kLeast<T>);
     std::fill_n(at, pooling.inner, place_of(depths.first, heights.first, widths.first));
-    for (std::int64_t d = depths.first; d < depths.last; d += step[0]) {
-      for (std::int64_t h = heights.first; h < heights.last; h += step[1]) {
-        for (std::int64_t w = widths.first; w < widths.last; w += step[2]) {
+    for (std::int64_t d = depths.first; d < depths.last; d += all.step[0]) {
+      for (std::int64_t h = heights.first; h < heights.last; h += all.step[1]) {
+        for (std::int64_t w = widths.first; w < widths.last; w += all.step[2]) {
           const std::int64_t place = place_of(d, h, w);
           for (std::int64_t c = 0; c < pooling.inner; ++c)
             take_larger(x[place * pooling.inner + c], place, best[c], at[c]);

@@ -8,6 +8,7 @@
 
 #include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/pool/pool.h"
+#include "mezzo/kernels/pool/pool_places.h"
 
 /// The head of a step of each_group: a lambda of kLanes and of the first element, `i`. It is inlined at every
 /// call, so that it is compiled for the caller's instruction set.
