@@ -11,13 +11,17 @@
 #include "mezzo/core/scalar.h"
 #include "mezzo/kernels/math/math.h"
 
-/// A functor of one expression on numbers of a type T: `MEZZO_FUNCTOR(LtFn, bool, (T a, T b), a < b);`.
-#define MEZZO_FUNCTOR(Name, Result, arguments, ...)                  \
-  struct Name {                                                      \
-    template <class T>                                               \
-    MEZZO_HD MEZZO_ALWAYS_INLINE Result operator() arguments const { \
-      return __VA_ARGS__;                                            \
-    }                                                                \
+/// The call of a functor that is one expression on numbers of a type T:
+/// `MEZZO_CALL(T, (T a, T b), a + b * T(factor))`.
+#define MEZZO_CALL(Result, arguments, ...)                         \
+  template <class T>                                               \
+  MEZZO_HD MEZZO_ALWAYS_INLINE Result operator() arguments const { \
+    return __VA_ARGS__;                                            \
+  }
+/// A functor without members: `MEZZO_FUNCTOR(LtFn, bool, (T a, T b), a < b);`.
+#define MEZZO_FUNCTOR(Name, Result, arguments, ...) \
+  struct Name {                                     \
+    MEZZO_CALL(Result, arguments, __VA_ARGS__)      \
   }
 
 namespace mezzo::kernels::scalar {
@@ -41,19 +45,13 @@ struct Number {
 template <class F>
 struct WithRight {
   Number number;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE auto operator()(T x) const {
-    return F{}(x, number.as<T>());
-  }
+  MEZZO_CALL(auto, (T x), F{}(x, number.as<T>()))
 };
 
 template <class F>
 struct WithLeft {
   Number number;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE auto operator()(T x) const {
-    return F{}(number.as<T>(), x);
-  }
+  MEZZO_CALL(auto, (T x), F{}(number.as<T>(), x))
 };
 
 // --- arithmetic. Integers go through unsigned, where overflow wraps instead of being undefined.
@@ -65,10 +63,7 @@ MEZZO_FUNCTOR(IdentityFn, T, (T x), x);
 
 struct AddFn {
   static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
-  }
+  MEZZO_CALL(T, (T a, T b), static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b)))
 };
 
 MEZZO_FUNCTOR(SubFn, T, (T a, T b),
@@ -76,19 +71,13 @@ MEZZO_FUNCTOR(SubFn, T, (T a, T b),
 
 struct MulFn {
   static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
-  }
+  MEZZO_CALL(T, (T a, T b), static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b)))
 };
 
 /// a + alpha * b.
 struct AddScaledFn {
   Number alpha;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return AddFn{}(a, MulFn{}(alpha.as<T>(), b));
-  }
+  MEZZO_CALL(T, (T a, T b), AddFn{}(a, MulFn{}(alpha.as<T>(), b)))
 };
 
 MEZZO_FUNCTOR(DivFn, T, (T a, T b), a / b);
@@ -234,10 +223,7 @@ MEZZO_FUNCTOR(SqrtFn, T, (T x), math::sqrt(x));
 
 struct RsqrtFn {
   static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::rsqrt(x);
-  }
+  MEZZO_CALL(T, (T x), math::rsqrt(x))
 };
 
 }  // namespace mezzo::kernels::scalar
