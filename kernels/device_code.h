@@ -24,3 +24,17 @@ inline void require_host_kernel(Device device) {
 }
 
 }  // namespace mezzo::kernels
+
+/// For front ends with `device` and the template argument kDeviceCode: returns the call, of loops in
+/// namespace cuda, for a CUDA device, and goes on for the CPU. Throws: DeviceError where this translation
+/// unit has no such loops.
+#if MEZZO_DEVICE_CODE
+#define MEZZO_ON_CUDA(...)                    \
+  if constexpr (kDeviceCode) {                \
+    if (device.is_cuda()) return __VA_ARGS__; \
+  } else {                                    \
+    require_host_kernel(device);              \
+  }
+#else
+#define MEZZO_ON_CUDA(...) require_host_kernel(device);
+#endif

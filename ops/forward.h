@@ -97,8 +97,9 @@ template <class A = NoAttrs>
 }
 
 /// Elementwise f over inputs broadcast together, in the compute type of `compute`, into a new tensor of dtype
-/// `result`. A 0-dim CPU tensor among inputs of another device is a plain number to the kernel.
-template <std::size_t N, class F>
+/// `result`. A 0-dim CPU tensor among inputs of another device is a plain number to the kernel. kReal: f
+/// makes sense on f32 and f64 only.
+template <std::size_t N, bool kReal = false, class F>
 [[nodiscard]] Tensor map(std::string_view op, F f, const std::array<const Tensor*, N>& inputs, DType compute,
                          DType result) {
   Shape shape = inputs[0]->shape();
@@ -113,7 +114,10 @@ template <std::size_t N, class F>
     return std::array<kernels::View, N>{expanded_view(op, *inputs[I], shape)...};
   }
   (std::make_index_sequence<N>{});
-  kernels::pointwise(out.device(), f, view_of(out), views, compute);
+  if constexpr (kReal)
+    kernels::pointwise_real(out.device(), f, view_of(out), views, compute);
+  else
+    kernels::pointwise(out.device(), f, view_of(out), views, compute);
   return out;
 }
 

@@ -12,12 +12,8 @@
 // Source: Dao et al., "FlashAttention", 2022 (tiles and recomputation).
 #include "mezzo/kernels/attention/attention.h"
 
-#include <memory>
-#include <optional>
-
 #include "mezzo/kernels/attention/cpu_panels.h"
 #include "mezzo/kernels/attention/cpu_tile.h"
-#include "mezzo/kernels/cpu/parallel.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -113,12 +109,8 @@ class ForwardBlock {
 
 template <class T>
 void forward(const Attention& attention, const View& out, T* logsumexp) {
-  const std::int64_t heads = out.shape[0] * out.shape[1], blocks = ceil_div(out.shape[2], kQueries);
-  const std::int64_t weights = std::min(kQueries, out.shape[2]) * attention.k.shape[2];
-  const std::int64_t grain = grain_of(weights, attention.q.shape[3] + out.shape[3]);
-  parallel_for(heads * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task)
-      ForwardBlock<T>(attention, out, logsumexp, task / blocks, task % blocks * kQueries).run();
+  for_query_blocks(attention, out, kQueries, [&](std::int64_t head, std::int64_t first) {
+    ForwardBlock<T>(attention, out, logsumexp, head, first).run();
   });
 }
 
@@ -256,22 +248,11 @@ void backward(const Attention& attention, const GradientViews& gradients, const 
   const std::int64_t heads = out.shape[0] * out.shape[1];
   const std::int64_t queries = attention.q.shape[2], keys = attention.k.shape[2], size = attention.q.shape[3];
   if (heads * (queries * size + keys * (size + attention.v.shape[3])) == 0) return;
-  const std::int64_t tiles = std::max<std::int64_t>(ceil_div(keys, kKeys), 1);
-  const std::int64_t tiles_of_part = ceil_div(tiles, std::min(tiles, ceil_div(kWantedTasks, heads)));
-  const std::int64_t parts = ceil_div(tiles, tiles_of_part), step = tiles_of_part * kKeys;
-  const bool shared = parts > 1 && gradients.q.data != nullptr;
-  const auto shares = std::make_unique_for_overwrite<T[]>(
-      shared ? static_cast<std::size_t>(heads * parts * queries * size) : 0);
-  const std::int64_t grain = grain_of(queries * std::min(keys, step), 3 * size + 2 * attention.v.shape[3]);
-  parallel_for(heads * parts, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t first = task % parts * step;
-      BackwardPart<T>(attention, gradients, grad, out, logsumexp, task / parts, first,
-                      std::min(keys, first + step), shared ? shares.get() + task * queries * size : nullptr)
-          .run();
-    }
-  });
-  if (shared) add_parts(gradients.q, shares.get(), parts, size);
+  for_key_parts<T>(
+      attention, gradients.q, kKeys, size,
+      [&](std::int64_t head, std::int64_t begin, std::int64_t end, T* share) {
+        BackwardPart<T>(attention, gradients, grad, out, logsumexp, head, begin, end, share).run();
+      });
 }
 
 }  // namespace

@@ -2,11 +2,9 @@
 // over tiles of keys, which it transposes once, and within over blocks of queries, as cpu.cpp does: q k^T has
 // rows of queries and columns of keys, and the four other products read it as it is.
 #include <algorithm>
-#include <memory>
 
 #include "mezzo/kernels/attention/cpu_panels.h"
 #include "mezzo/kernels/attention/cpu_tile.h"
-#include "mezzo/kernels/cpu/parallel.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -313,25 +311,11 @@ class BackwardPanels {
 
 void attention_backward_by_panels(const Attention& attention, const GradientViews& gradients,
                                   const View& grad, const View& out, const float* logsumexp) {
-  const std::int64_t heads = out.shape[0] * out.shape[1], queries = attention.q.shape[2],
-                     keys = attention.k.shape[2], size = attention.q.shape[3], cols = whole_vectors(size);
-  const std::int64_t tiles = ceil_div(keys, kKeysOfTile);
-  const std::int64_t tiles_of_part =
-      ceil_div(tiles, std::min(tiles, ceil_div(kWantedTasks, std::max<std::int64_t>(heads, 1))));
-  const std::int64_t parts = ceil_div(tiles, tiles_of_part), step = tiles_of_part * kKeysOfTile;
-  const bool shared = parts > 1 && gradients.q.data != nullptr;
-  const auto shares = std::make_unique_for_overwrite<float[]>(
-      shared ? static_cast<std::size_t>(heads * parts * queries * cols) : 0);
-  const std::int64_t grain = grain_of(queries * std::min(keys, step), 3 * size + 2 * attention.v.shape[3]);
-  parallel_for(heads * parts, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t first = task % parts * step;
-      BackwardPanels(attention, gradients, grad, out, logsumexp, task / parts, first,
-                     std::min(keys, first + step), shared ? shares.get() + task * queries * cols : nullptr)
-          .run();
-    }
-  });
-  if (shared) add_parts(gradients.q, shares.get(), parts, cols);
+  for_key_parts<float>(
+      attention, gradients.q, kKeysOfTile, whole_vectors(attention.q.shape[3]),
+      [&](std::int64_t head, std::int64_t begin, std::int64_t end, float* share) {
+        BackwardPanels(attention, gradients, grad, out, logsumexp, head, begin, end, share).run();
+      });
 }
 
 }  // namespace mezzo::kernels::cpu

@@ -5,7 +5,6 @@
 
 #include "mezzo/kernels/attention/cpu_panels.h"
 #include "mezzo/kernels/attention/cpu_tile.h"
-#include "mezzo/kernels/cpu/parallel.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -230,12 +229,8 @@ class ForwardPanels {
 }  // namespace
 
 void attention_by_panels(const Attention& attention, const View& out, float* logsumexp) {
-  const std::int64_t heads = out.shape[0] * out.shape[1], blocks = ceil_div(out.shape[2], kBlockQueries);
-  const std::int64_t weights = std::min(kBlockQueries, out.shape[2]) * attention.k.shape[2];
-  const std::int64_t grain = grain_of(weights, attention.q.shape[3] + out.shape[3]);
-  parallel_for(heads * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task)
-      ForwardPanels(attention, out, logsumexp, task / blocks, task % blocks * kBlockQueries).run();
+  for_query_blocks(attention, out, kBlockQueries, [&](std::int64_t head, std::int64_t first) {
+    ForwardPanels(attention, out, logsumexp, head, first).run();
   });
 }
 

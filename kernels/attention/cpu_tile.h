@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <type_traits>
 
 #include "mezzo/kernels/attention/attention.h"
@@ -381,6 +382,40 @@ void add_parts(const View& dq, T* shares, std::int64_t parts, std::int64_t ld) {
       Head(dq, i / rows).template store<T>(i % rows, 1, {first, ld});
     }
   });
+}
+
+/// Forward's tasks: run(head, first query) for blocks of `block` queries of every head.
+template <class Run>
+void for_query_blocks(const Attention& a, const View& out, std::int64_t block, const Run& run) {
+  const std::int64_t queries = out.shape[2], blocks = ceil_div(queries, block);
+  const std::int64_t grain = grain_of(std::min(block, queries) * a.k.shape[2], a.q.shape[3] + out.shape[3]);
+  parallel_for(out.shape[0] * out.shape[1] * blocks, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) run(task / blocks, task % blocks * block);
+  });
+}
+
+/// Backward's tasks: run(head, first key, last key, share) for parts of every head's keys, tiles of `tile`
+/// keys, of which there are more where there are few heads. `share` receives the part's share of dq, in rows
+/// `ld` apart; nullptr where a head is one part, which writes the view.
+template <class T, class Run>
+void for_key_parts(const Attention& a, const View& dq, std::int64_t tile, std::int64_t ld, const Run& run) {
+  const std::int64_t heads = a.q.shape[0] * a.q.shape[1], queries = a.q.shape[2], keys = a.k.shape[2];
+  const std::int64_t tiles = std::max<std::int64_t>(ceil_div(keys, tile), 1);
+  const std::int64_t tiles_of_part =
+      ceil_div(tiles, std::min(tiles, ceil_div(kWantedTasks, std::max<std::int64_t>(heads, 1))));
+  const std::int64_t parts = ceil_div(tiles, tiles_of_part), step = tiles_of_part * tile;
+  const bool shared = parts > 1 && dq.data != nullptr;
+  const auto shares = std::make_unique_for_overwrite<T[]>(
+      shared ? static_cast<std::size_t>(heads * parts * queries * ld) : 0);
+  const std::int64_t grain = grain_of(queries * std::min(keys, step), 3 * a.q.shape[3] + 2 * a.v.shape[3]);
+  parallel_for(heads * parts, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t task = begin; task < end; ++task) {
+      const std::int64_t first = task % parts * step;
+      run(task / parts, first, std::min(keys, first + step),
+          shared ? shares.get() + task * queries * ld : nullptr);
+    }
+  });
+  if (shared) add_parts(dq, shares.get(), parts, ld);
 }
 
 }  // namespace mezzo::kernels::cpu

@@ -66,33 +66,22 @@ GemmEngine wanted_engine() {
   return from_environment;
 }
 
+#ifdef MEZZO_HAVE_ISA_VARIANTS
+template <class T>
+GemmTileFunction<T> of_isa(GemmTileFunction<T> base, GemmTileFunction<T> v3, GemmTileFunction<T> v4) {
+  if (isa() == Isa::v4) return v4;
+  return isa() == Isa::v3 ? v3 : base;
+}
 GemmTileFunction<float> eigen_f32() {
-#ifdef MEZZO_HAVE_ISA_VARIANTS
-  switch (isa()) {
-    case Isa::v4:
-      return gemm_eigen_v4_f32;
-    case Isa::v3:
-      return gemm_eigen_v3_f32;
-    case Isa::base:
-      break;
-  }
-#endif
-  return gemm_eigen_base_f32;
+  return of_isa<float>(gemm_eigen_base_f32, gemm_eigen_v3_f32, gemm_eigen_v4_f32);
 }
-
 GemmTileFunction<double> eigen_f64() {
-#ifdef MEZZO_HAVE_ISA_VARIANTS
-  switch (isa()) {
-    case Isa::v4:
-      return gemm_eigen_v4_f64;
-    case Isa::v3:
-      return gemm_eigen_v3_f64;
-    case Isa::base:
-      break;
-  }
-#endif
-  return gemm_eigen_base_f64;
+  return of_isa<double>(gemm_eigen_base_f64, gemm_eigen_v3_f64, gemm_eigen_v4_f64);
 }
+#else
+GemmTileFunction<float> eigen_f32() { return gemm_eigen_base_f32; }
+GemmTileFunction<double> eigen_f64() { return gemm_eigen_base_f64; }
+#endif
 
 /// Whether our own loops take the product: not when an engine was named, whose arithmetic is then wanted.
 /// Asks for the setting first, in every build: a bad one is refused whatever the size.

@@ -11,6 +11,19 @@
 #include "mezzo/core/scalar.h"
 #include "mezzo/kernels/math/math.h"
 
+/// The call of a functor that is one expression on numbers of a type T:
+/// `MEZZO_CALL(T, (T a, T b), a + b * T(factor))`.
+#define MEZZO_CALL(Result, arguments, ...)                         \
+  template <class T>                                               \
+  MEZZO_HD MEZZO_ALWAYS_INLINE Result operator() arguments const { \
+    return __VA_ARGS__;                                            \
+  }
+/// A functor without members: `MEZZO_FUNCTOR(LtFn, bool, (T a, T b), a < b);`.
+#define MEZZO_FUNCTOR(Name, Result, arguments, ...) \
+  struct Name {                                     \
+    MEZZO_CALL(Result, arguments, __VA_ARGS__)      \
+  }
+
 namespace mezzo::kernels::scalar {
 
 /// A number given by the caller, in the form that device code can read (Scalar's functions are host code).
@@ -32,19 +45,13 @@ struct Number {
 template <class F>
 struct WithRight {
   Number number;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE auto operator()(T x) const {
-    return F{}(x, number.as<T>());
-  }
+  MEZZO_CALL(auto, (T x), F{}(x, number.as<T>()))
 };
 
 template <class F>
 struct WithLeft {
   Number number;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE auto operator()(T x) const {
-    return F{}(number.as<T>(), x);
-  }
+  MEZZO_CALL(auto, (T x), F{}(number.as<T>(), x))
 };
 
 // --- arithmetic. Integers go through unsigned, where overflow wraps instead of being undefined.
@@ -52,51 +59,28 @@ struct WithLeft {
 template <class T>
 using Wrapping = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
 
-struct IdentityFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return x;
-  }
-};
+MEZZO_FUNCTOR(IdentityFn, T, (T x), x);
 
 struct AddFn {
   static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
-  }
+  MEZZO_CALL(T, (T a, T b), static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b)))
 };
 
-struct SubFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b));
-  }
-};
+MEZZO_FUNCTOR(SubFn, T, (T a, T b),
+              static_cast<T>(static_cast<Wrapping<T>>(a) - static_cast<Wrapping<T>>(b)));
 
 struct MulFn {
   static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
-  }
+  MEZZO_CALL(T, (T a, T b), static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b)))
 };
 
 /// a + alpha * b.
 struct AddScaledFn {
   Number alpha;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return AddFn{}(a, MulFn{}(alpha.as<T>(), b));
-  }
+  MEZZO_CALL(T, (T a, T b), AddFn{}(a, MulFn{}(alpha.as<T>(), b)))
 };
 
-struct DivFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
-    return a / b;
-  }
-};
+MEZZO_FUNCTOR(DivFn, T, (T a, T b), a / b);
 
 /// Integer quotient towards zero; by 0 it is 0, by -1 it wraps (both trap in the processor otherwise).
 [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t quotient(std::int64_t a, std::int64_t b) {
@@ -229,40 +213,17 @@ struct SignFn {
   }
 };
 
-struct SquareFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return MulFn{}(x, x);
-  }
-};
+MEZZO_FUNCTOR(SquareFn, T, (T x), MulFn{}(x, x));
 
-struct CubeFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return MulFn{}(MulFn{}(x, x), x);
-  }
-};
+MEZZO_FUNCTOR(CubeFn, T, (T x), MulFn{}(MulFn{}(x, x), x));
 
-struct ReciprocalFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return T(1) / x;
-  }
-};
+MEZZO_FUNCTOR(ReciprocalFn, T, (T x), T(1) / x);
 
-struct SqrtFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::sqrt(x);
-  }
-};
+MEZZO_FUNCTOR(SqrtFn, T, (T x), math::sqrt(x));
 
 struct RsqrtFn {
   static constexpr bool kFuses16Bit = true;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return math::rsqrt(x);
-  }
+  MEZZO_CALL(T, (T x), math::rsqrt(x))
 };
 
 }  // namespace mezzo::kernels::scalar

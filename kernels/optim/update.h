@@ -17,13 +17,7 @@ namespace mezzo::kernels {
 template <template <class> class F, class Rule, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void update(Device device, std::span<const ParameterUpdate> updates, const Rule& rule,
             const UpdateControl& control) {
-  if constexpr (kDeviceCode) {
-#if MEZZO_DEVICE_CODE
-    if (device.is_cuda()) return cuda::update<F>(device, updates, rule, control);
-#endif
-  } else {
-    require_host_kernel(device);
-  }
+  MEZZO_ON_CUDA(cuda::update<F>(device, updates, rule, control))
   cpu::update<F>(updates, rule, control);
 }
 

@@ -13,40 +13,25 @@
 
 namespace mezzo::kernels {
 
-namespace detail {
-
-/// The loop for one compute type on the device at hand.
-template <class T, bool kDeviceCode, class F, std::size_t N>
-void pointwise_on(Device device, F f, const View& out, const std::array<View, N>& in) {
-  if constexpr (kDeviceCode) {
-#if MEZZO_DEVICE_CODE
-    if (device.is_cuda()) return cuda::pointwise<T>(device, f, out, in);
-#endif
-  } else {
-    require_host_kernel(device);
-  }
-  cpu::pointwise<T>(f, out, in);
-}
-
-}  // namespace detail
-
 /// out = f(in...) elementwise. The views have one shape. Arithmetic is in `compute` (f32, f64 or i64; see
 /// compute_dtype): inputs are widened or converted to it, the functor's result is rounded once to out's
 /// dtype. The functor is a small trivially copyable object with `template <class T> MEZZO_HD auto
 /// operator()(T...) const`.
 template <class F, std::size_t N, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void pointwise(Device device, F f, const View& out, const std::array<View, N>& in, DType compute) {
-  dispatch_compute(compute,
-                   [&]<class T>(TypeTag<T>) { detail::pointwise_on<T, kDeviceCode>(device, f, out, in); });
+  dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
+    MEZZO_ON_CUDA(cuda::pointwise<T>(device, f, out, in))
+    cpu::pointwise<T>(f, out, in);
+  });
 }
 
 /// pointwise() for functors that only make sense on real numbers: `compute` must be f32 or f64.
 template <class F, std::size_t N, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void pointwise_real(Device device, F f, const View& out, const std::array<View, N>& in, DType compute) {
-  if (compute == DType::f64)
-    detail::pointwise_on<double, kDeviceCode>(device, f, out, in);
-  else
-    detail::pointwise_on<float, kDeviceCode>(device, f, out, in);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    MEZZO_ON_CUDA(cuda::pointwise<T>(device, f, out, in))
+    cpu::pointwise<T>(f, out, in);
+  });
 }
 
 }  // namespace mezzo::kernels

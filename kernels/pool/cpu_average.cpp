@@ -1,9 +1,11 @@
-// Poolings by means on the CPU. A window's sum is that of its columns: rows of the input are added up first,
-// in vectors as long as they are, and then the columns of each window. The gradient goes the other way round.
-// Channels-last images have windows in registers (cpu_average_planes.h).
+// Poolings by means on the CPU: one plain loop for means and for their gradient, which is the sum of the
+// divided gradients of the windows over a place. Windows over planes that nets have are taken in registers
+// (cpu_average_planes.h).
+#include <array>
+
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/pool/cpu_average_planes.h"
-#include "mezzo/kernels/pool/cpu_rows.h"
+#include "mezzo/kernels/pool/cpu_images.h"
 #include "mezzo/kernels/pool/pool.h"
 
 namespace mezzo::kernels::cpu {
@@ -12,121 +14,109 @@ namespace {
 
 using namespace detail;
 
-template <class T>
-struct AddRows {
-  static void run(const T* a, const T* b, T* sum, std::int64_t n) {
-    constexpr std::int64_t kSpan = 256;
-    for (std::int64_t begin = 0; begin < n; begin += kSpan) {
-      const std::int64_t count = std::min(kSpan, n - begin);
-      fetch_ahead(a + begin, count);
-      fetch_ahead(b + begin, count);
-      each_element(count, [&](std::int64_t i) { sum[begin + i] = a[begin + i] + b[begin + i]; });
+/// For each place of one array of a pooling what it meets in the other, along each dim.
+struct Meetings {
+  Windows::Sizes here, there;
+  std::array<const PlaceRange*, Windows::kDims> ranges;
+};
+/// Owns the tables of Meetings. `range`: of a dim and a place of it.
+class MeetingTables {
+ public:
+  template <class Range>
+  MeetingTables(const Windows::Sizes& here, const Windows::Sizes& there, const Range& range)
+      : all_{here, there, {}}, memory_(here[0] + here[1] + here[2]) {
+    PlaceRange* next = memory_.data();
+    for (std::size_t dim = 0; dim < Windows::kDims; ++dim) {
+      all_.ranges[dim] = next;
+      for (std::int64_t i = 0; i < here[dim]; ++i) *next++ = range(dim, i);
     }
   }
+  [[nodiscard]] const Meetings& operator*() const { return all_; }
+
+ private:
+  Meetings all_;
+  RowScratch<PlaceRange> memory_;
 };
 
-/// y = the sums of the columns of each window, divided by its count and `factor`.
+/// The places of each window.
+[[nodiscard]] MeetingTables windows_of(const Pooling& pooling) {
+  const PoolPlaces<std::int64_t> places(pooling);
+  return {pooling.windows.output, pooling.windows.input,
+          [&](std::size_t dim, std::int64_t o) { return places.places(dim, o); }};
+}
+
+/// The plain loop of means and of their gradient: each of `sums`, a row, is what its place meets in x, by
+/// columns (along the last dim) and then over these. Any layout and number of dims. `columns` has room for a
+/// row of x.
 template <class T>
-struct AverageOfColumns {
-  static void run(const T* columns, const T* counts, T factor, T* y, RowWindows w) {
-    if (w.by_position) {
-      with_stride(w.stride, [&](auto stride) { by_position(columns, y, w, stride); });
-      each_element(w.outputs, [&](std::int64_t o) { y[o] = y[o] / (counts[o] * factor); });
-      return;
-    }
-    for (std::int64_t o = 0; o < w.outputs; ++o) {
-      const T divisor = counts[o] * factor;
-      const PlaceRange places = w.places[o];
-      if (w.inner == 1) {
+struct SumsOfColumns {
+  static void run(const T* x, T* columns, T* sums, const Meetings* meetings, std::int64_t d, std::int64_t h,
+                  std::int64_t inner) {
+    const Meetings& m = *meetings;
+    const T* const added = add_rows(x, columns, m.ranges[0][d], m.ranges[1][h], m.there, inner);
+    for (std::int64_t w = 0; w < m.here[2]; ++w) {
+      const PlaceRange widths = added != nullptr ? m.ranges[2][w] : PlaceRange{};
+      if (inner == 1) {
         T sum = 0;
-        for (std::int64_t i = places.first; i < places.last; ++i) sum += columns[i];
-        y[o] = sum / divisor;
+        for (std::int64_t k = widths.first; k < widths.last; ++k) sum += added[k];
+        sums[w] = sum;
         continue;
       }
-      T* const to = y + o * w.inner;
-      each_element(w.inner, [&](std::int64_t c) { to[c] = 0; });
-      for (std::int64_t i = places.first; i < places.last; ++i) {
-        const T* const from = columns + i * w.inner;
-        each_element(w.inner, [&](std::int64_t c) { to[c] = to[c] + from[c]; });
-      }
-      each_element(w.inner, [&](std::int64_t c) { to[c] = to[c] / divisor; });
+      T* const to = sums + w * inner;
+      for (std::int64_t c = 0; c < inner; ++c) to[c] = 0;
+      for (std::int64_t k = widths.first; k < widths.last; ++k) add(to, added + k * inner, to, inner);
     }
   }
 
  private:
-  template <class Stride>
-  MEZZO_ALWAYS_INLINE static void by_position(const T* columns, T* y, const RowWindows& w, Stride stride) {
-    each_element(w.outputs, [&](std::int64_t o) { y[o] = 0; });
-    for (std::int64_t k = 0; k < w.kernel; ++k) {
-      const PlaceRange windows = w.windows[k];
-      if (windows.count() <= 0) continue;
-      const T* const from = columns + w.first_place(k);
-      T* const to = y + windows.first;
-      each_element(windows.count(), [&](std::int64_t o) { to[o] = to[o] + from[o * stride]; });
-    }
+  MEZZO_ALWAYS_INLINE static void add(const T* a, const T* b, T* sum, std::int64_t n) {
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];
   }
-};
-
-/// sum = a row of the gradient, divided; added to what is there unless it is the first.
-template <class T>
-struct AddDivided {
-  static void run(const T* grad, const T* counts, T factor, T* sum, bool first, RowWindows w) {
-    if (w.inner == 1) {
-      each_element(w.outputs, [&](std::int64_t o) {
-        sum[o] = (first ? T{0} : sum[o]) + grad[o] / (counts[o] * factor);
-      });
-      return;
-    }
-    for (std::int64_t o = 0; o < w.outputs; ++o) {
-      const T divisor = counts[o] * factor;
-      const T* const from = grad + o * w.inner;
-      T* const to = sum + o * w.inner;
-      each_element(w.inner, [&](std::int64_t c) { to[c] = (first ? T{0} : to[c]) + from[c] / divisor; });
-    }
-  }
-};
-
-/// dx = for each place the sum over the windows that cover it.
-template <class T>
-struct SpreadWindows {
-  static void run(const T* sums, T* dx, RowWindows w) {
-    if (w.by_position) {
-      with_stride(w.stride, [&](auto stride) { by_position(sums, dx, w, stride); });
-      return;
-    }
-    for (std::int64_t i = 0; i < w.inputs; ++i) {
-      T* const to = dx + i * w.inner;
-      const PlaceRange windows = w.covering[i];
-      each_element(w.inner, [&](std::int64_t c) { to[c] = 0; });
-      for (std::int64_t o = windows.first; o < windows.last; ++o) {
-        const T* const from = sums + o * w.inner;
-        each_element(w.inner, [&](std::int64_t c) { to[c] = to[c] + from[c]; });
+  /// The sum of the rows of x, or the only one itself; nullptr for none.
+  MEZZO_ALWAYS_INLINE static const T* add_rows(const T* x, T* columns, PlaceRange depths, PlaceRange heights,
+                                               const Windows::Sizes& sizes, std::int64_t inner) {
+    const T* sum = nullptr;
+    for (std::int64_t d = depths.first; d < depths.last; ++d) {
+      for (std::int64_t h = heights.first; h < heights.last; ++h) {
+        const T* const row = x + (d * sizes[1] + h) * sizes[2] * inner;
+        if (sum != nullptr) add(sum, row, columns, sizes[2] * inner);
+        sum = sum != nullptr ? columns : row;
       }
     }
+    return sum;
   }
+};
 
- private:
-  /// From the last position on, so that each place meets its windows in their order.
-  template <class Stride>
-  MEZZO_ALWAYS_INLINE static void by_position(const T* sums, T* dx, const RowWindows& w, Stride stride) {
-    each_element(w.inputs, [&](std::int64_t i) { dx[i] = 0; });
-    for (std::int64_t k = w.kernel - 1; k >= 0; --k) {
-      const PlaceRange windows = w.windows[k];
-      if (windows.count() <= 0) continue;
-      T* const to = dx + w.first_place(k);
-      const T* const from = sums + windows.first;
-      each_element(windows.count(), [&](std::int64_t o) { to[o * stride] = to[o * stride] + from[o]; });
+/// to = the elements of each window divided by its divisor; both may be one array.
+template <class T>
+struct DivideWindows {
+  static void run(const T* from, T* to, const T* divisors, std::int64_t windows, std::int64_t inner) {
+    if (inner == 1) {
+      MEZZO_INDEPENDENT_LOOP
+      for (std::int64_t o = 0; o < windows; ++o) to[o] = from[o] / divisors[o];
+      return;
+    }
+    for (std::int64_t o = 0; o < windows; ++o, from += inner, to += inner) {
+      MEZZO_INDEPENDENT_LOOP
+      for (std::int64_t c = 0; c < inner; ++c) to[c] = from[c] / divisors[o];
     }
   }
 };
 
-/// The counts of the windows along a row.
+/// What the sums of all windows of an image are divided by.
 template <class T>
-class Counts {
+class Divisors {
  public:
-  explicit Counts(const AveragePooling& pooling) : values_(pooling.windows.output[2]) {
-    for (std::int64_t o = 0; o < pooling.windows.output[2]; ++o)
-      values_.data()[o] = static_cast<T>(pooling.count(2, o));
+  explicit Divisors(const AveragePooling& pooling) : values_(pooling.windows.outputs()) {
+    const PoolPlaces<std::int64_t> places(pooling);
+    const PoolCounts<std::int64_t> counts(pooling);
+    T* next = values_.data();
+    for (std::int64_t d = 0; d < pooling.windows.output[0]; ++d) {
+      for (std::int64_t h = 0; h < pooling.windows.output[1]; ++h) {
+        for (std::int64_t w = 0; w < pooling.windows.output[2]; ++w) *next++ = counts.of<T>(places, d, h, w);
+      }
+    }
   }
   [[nodiscard]] const T* data() const { return values_.data(); }
 
@@ -134,71 +124,36 @@ class Counts {
   RowScratch<T> values_;
 };
 
-/// What the sums of row (d, h) of the results are divided by besides the counts along the row.
-template <class T>
-[[nodiscard]] T factor_of(const AveragePooling& pooling, std::int64_t d, std::int64_t h) {
-  return static_cast<T>(pooling.count(0, d) * pooling.count(1, h) * pooling.factor());
-}
-
 template <class T>
 void average_pool_as(const AveragePooling& pooling, const View& y, const View& x) {
   const Windows& windows = pooling.windows;
-  const RowTables tables(pooling);
-  const Counts<T> counts(pooling);
-  const RowOperand from = as_rows(x, pooling, windows.input), to = as_rows(y, pooling, windows.output);
-  const std::int64_t grain =
-      pool_grain(from.length(), pooling.places(0, 0).count() * pooling.places(1, 0).count());
-  parallel_for(to.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
-    const RowScratch<T> widened(from.in_place<T>() ? 0 : from.length()), columns(from.length());
-    const RowScratch<T> results(to.in_place<T>() ? 0 : to.length());
-    for (std::int64_t r = begin; r < end; ++r) {
-      const RowPlace place = row_place(r, windows.output);
-      const PlaceRange depths = pooling.places(0, place.d), heights = pooling.places(1, place.h);
-      const T* sum = nullptr;
-      for (std::int64_t d = depths.first; d < depths.last; ++d) {
-        for (std::int64_t h = heights.first; h < heights.last; ++h) {
-          T* const buffer = sum == nullptr ? columns.data() : widened.data();
-          const T* const row = from.read<T>(row_index({place.image, d, h}, windows.input), 1, buffer).data;
-          if (sum != nullptr) run_isa<AddRows<T>>(sum, row, columns.data(), from.length());
-          sum = sum == nullptr ? row : columns.data();
-        }
-      }
-      T* const result = to.target<T>(r, results.data()).data;
-      run_isa<AverageOfColumns<T>>(sum, counts.data(), factor_of<T>(pooling, place.d, place.h), result,
-                                   *tables);
-      to.finish(r, 1, results.data());
-    }
+  const std::int64_t width = windows.output[2], height = windows.output[0] * windows.output[1];
+  const MeetingTables meetings = windows_of(pooling);
+  const Divisors<T> divisors(pooling);
+  for_images<T>(pooling, y, windows.output, x, windows.inputs(), [&](const T* image, const auto& rows) {
+    const RowScratch<T> columns(windows.input[2] * pooling.inner);
+    rows([&](T* row, std::int64_t d, std::int64_t h, std::int64_t r) {
+      run_isa<SumsOfColumns<T>>(image, columns.data(), row, &*meetings, d, h, pooling.inner);
+      run_isa<DivideWindows<T>>(static_cast<const T*>(row), row, divisors.data() + r % height * width, width,
+                                pooling.inner);
+    });
   });
 }
 
 template <class T>
 void average_pool_backward_as(const AveragePooling& pooling, const View& dx, const View& grad) {
   const Windows& windows = pooling.windows;
-  const RowTables tables(pooling);
-  const Counts<T> counts(pooling);
-  const RowOperand from = as_rows(grad, pooling, windows.output), to = as_rows(dx, pooling, windows.input);
-  parallel_for(to.rows(), pool_grain(to.length(), 2), [&](std::int64_t begin, std::int64_t end) {
-    const RowScratch<T> widened(from.in_place<T>() ? 0 : from.length()), sums(from.length());
-    const RowScratch<T> results(to.in_place<T>() ? 0 : to.length());
-    for (std::int64_t r = begin; r < end; ++r) {
-      const RowPlace place = row_place(r, windows.input);
-      const PlaceRange depths = pooling.covering(0, place.d), heights = pooling.covering(1, place.h);
-      T* const result = to.target<T>(r, results.data()).data;
-      bool first = true;
-      for (std::int64_t d = depths.first; d < depths.last; ++d) {
-        for (std::int64_t h = heights.first; h < heights.last; ++h) {
-          const std::int64_t index = row_index({place.image, d, h}, windows.output);
-          run_isa<AddDivided<T>>(from.read<T>(index, 1, widened.data()).data, counts.data(),
-                                 factor_of<T>(pooling, d, h), sums.data(), first, *tables);
-          first = false;
-        }
-      }
-      if (first)  // rows between windows
-        std::fill_n(result, to.length(), T{0});
-      else
-        run_isa<SpreadWindows<T>>(static_cast<const T*>(sums.data()), result, *tables);
-      to.finish(r, 1, results.data());
-    }
+  const PoolPlaces<std::int64_t> places(pooling);
+  const MeetingTables meetings(windows.input, windows.output,
+                               [&](std::size_t dim, std::int64_t i) { return places.covering(dim, i); });
+  const Divisors<T> divisors(pooling);
+  for_images<T>(pooling, dx, windows.input, grad, windows.outputs(), [&](const T* image, const auto& rows) {
+    const RowScratch<T> shares(windows.outputs() * pooling.inner), columns(windows.output[2] * pooling.inner);
+    run_isa<DivideWindows<T>>(image, shares.data(), divisors.data(), windows.outputs(), pooling.inner);
+    rows([&](T* row, std::int64_t d, std::int64_t h, std::int64_t /*r*/) {
+      run_isa<SumsOfColumns<T>>(static_cast<const T*>(shares.data()), columns.data(), row, &*meetings, d, h,
+                                pooling.inner);
+    });
   });
 }
 
@@ -211,8 +166,9 @@ constexpr std::int64_t kWidened = 4096;
 /// first-level cache from their widening to the rounding of the means.
 void average_pool_channels(const AveragePooling& pooling, const View& y, const View& x) {
   const PlaneWindows w(pooling);
-  const RowTables tables(pooling);
-  const Counts<float> counts(pooling);
+  const MeetingTables meetings = windows_of(pooling);
+  const PlaceRange* const widths = (*meetings).ranges[2];
+  const Divisors<float> divisors(pooling);
   const std::int64_t in_row = w.in_w * w.inner, out_row = w.out_w * w.inner;
   const std::int64_t x_size = size_of(x.dtype), y_size = size_of(y.dtype);
   const bool in_place = x.dtype == DType::f32, out_in_place = y.dtype == DType::f32;
@@ -229,10 +185,9 @@ void average_pool_channels(const AveragePooling& pooling, const View& y, const V
           const std::int64_t plane = r / w.out_h, h = r % w.out_h;
           const PlaceRange rows = w.rows(h);
           const std::byte* const from = input + (plane * w.in_h + rows.first) * in_row * x_size;
-          const float factor = factor_of<float>(pooling, 0, h);
           for (std::int64_t o = 0; o < w.out_w; o += windows) {
-            const std::int64_t count = std::min(windows, w.out_w - o), first = w.places(o).first;
-            const std::int64_t n = (w.places(o + count - 1).last - first) * w.inner;
+            const std::int64_t count = std::min(windows, w.out_w - o), first = widths[o].first;
+            const std::int64_t n = (widths[o + count - 1].last - first) * w.inner;
             const std::byte* const start = from + first * w.inner * x_size;
             for (std::int64_t k = 0; !in_place && k < rows.count(); ++k)
               convert(start + k * in_row * x_size, x.dtype, widened.data() + k * n, DType::f32, n);
@@ -243,9 +198,10 @@ void average_pool_channels(const AveragePooling& pooling, const View& y, const V
                                                               : from + w.stride_h * in_row * x_size;
             run_isa<MeanOfChannels>(
                 MeanBlock{in_place ? reinterpret_cast<const float*>(start) : widened.data(), first,
-                          in_place ? in_row : n, rows.count(), means, o, count, counts.data(), factor, next,
-                          in_row * x_size, count * w.stride_w * w.inner * x_size},
-                *tables);
+                          in_place ? in_row : n, rows.count(), means, count, widths + o,
+                          divisors.data() + h * w.out_w + o, next, in_row * x_size,
+                          count * w.stride_w * w.inner * x_size},
+                w.inner);
             if (!out_in_place) convert(means, DType::f32, to, y.dtype, count * w.inner);
           }
         }
@@ -254,7 +210,7 @@ void average_pool_channels(const AveragePooling& pooling, const View& y, const V
 
 /// What sums are divided by where all windows have as many places.
 [[nodiscard]] float divisor_of_all(const AveragePooling& pooling) {
-  return static_cast<float>(pooling.count(2, 0)) * factor_of<float>(pooling, 0, 0);
+  return PoolCounts<std::int64_t>(pooling).of<float>(PoolPlaces<std::int64_t>(pooling), 0, 0, 0);
 }
 /// Row-major planes with windows of 2 by 2; all() where these are all of the input.
 [[nodiscard]] bool in_pairs(const AveragePooling& pooling) {

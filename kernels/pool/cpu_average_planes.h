@@ -43,32 +43,32 @@ struct MeanBlock {
   const float* x;
   std::int64_t origin, row_distance, rows;
   float* y;
-  std::int64_t first, count;
-  const float* counts;
-  float factor;
+  std::int64_t count;
+  const PlaceRange* places;
+  const float* divisors;   ///< of the windows of the row
   const std::byte* ahead;  ///< what is needed next, from each row as many bytes; or nullptr
   std::int64_t ahead_distance, ahead_bytes;
 };
 
 struct MeanOfChannels {
-  static void run(MeanBlock block, RowWindows w) {
+  static void run(MeanBlock block, std::int64_t inner) {
     const std::int64_t share = block.ahead != nullptr ? block.ahead_bytes / block.count + 1 : 0;
     for (std::int64_t o = 0; o < block.count; ++o) {
       for (std::int64_t r = 0; r < block.rows; ++r) {
         const std::byte* const ahead = block.ahead + r * block.ahead_distance + o * share;
         for (std::int64_t b = 0; b < share; b += 64) __builtin_prefetch(ahead + b);
       }
-      const PlaceRange places = w.places[block.first + o];
-      const Divided divided(block.counts[block.first + o] * block.factor);
-      const float* const from = block.x + (places.first - block.origin) * w.inner;
-      float* const to = block.y + o * w.inner;
+      const PlaceRange places = block.places[o];
+      const Divided divided(block.divisors[o]);
+      const float* const from = block.x + (places.first - block.origin) * inner;
+      float* const to = block.y + o * inner;
       each_group<kMeanLanes>(
-          w.inner, false, MEZZO_GROUP_STEP(c) {
+          inner, false, MEZZO_GROUP_STEP(c) {
             float sum[kLanes];
             if (places.count() == 2 && block.rows == 2)  // most nets have these, and short loops cost more
-              add_four<kLanes>(from + c, from + c + block.row_distance, w.inner, sum);
+              add_four<kLanes>(from + c, from + c + block.row_distance, inner, sum);
             else
-              add_up<kLanes>(from + c, w.inner, places.count(), block.row_distance, block.rows, sum);
+              add_up<kLanes>(from + c, inner, places.count(), block.row_distance, block.rows, sum);
             divided.store<kLanes>(sum, to + c);
           });
     }

@@ -1,15 +1,14 @@
 // Poolings by the largest element on the CPU. Windows over images without dilation are taken in registers
-// (cpu_max_planes.h). The others compare whole rows: a row of results so far with a row of the input, in the
-// order in which a window is read. The gradient adds each element of `grad` where its index says, image by
-// image: no two threads have one image's channel, and the order is that of the windows.
+// (cpu_max_planes.h). The others are a plain loop over windows and their places. The gradient adds each
+// element of `grad` where its index says, image by image: no two threads have one image's channel, and the
+// order is that of the windows.
 #include <algorithm>
 #include <atomic>
 #include <limits>
-#include <type_traits>
 
 #include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/pool/cpu_images.h"
 #include "mezzo/kernels/pool/cpu_max_planes.h"
-#include "mezzo/kernels/pool/cpu_rows.h"
 #include "mezzo/kernels/pool/pool.h"
 
 namespace mezzo::kernels::cpu {
@@ -23,109 +22,30 @@ template <class T>
 inline constexpr T kLeast = std::numeric_limits<T>::has_infinity ? -std::numeric_limits<T>::infinity()
                                                                  : std::numeric_limits<T>::lowest();
 
-/// Rows of the input under one row of windows, at even distances; `place` is that of the first element.
-template <class T, class I>
-struct MaxRows {
-  const T* x;
-  std::int64_t x_step;
-  I place, place_step;
-  std::int64_t rows;
-  bool first;  ///< whether nothing came before them
-};
-
-/// best, at go on with rows of the input, or begin with them if they are the first (by position they hold
-/// something always, see start_row). Places have the width of T where they fit, so that one vector mask
-/// serves both.
-template <class T, class I>
-struct MaxOfRows {
-  static void run(MaxRows<T, I> in, T* best, I* at, RowWindows w) {
-    if (!w.by_position && w.inner > 1) return by_channel(in, best, at, w);
-    for (std::int64_t r = 0; r < in.rows; ++r) {
-      const T* const x = in.x + r * in.x_step;
-      const I row = in.place + static_cast<I>(r * in.place_step);
-      if (w.by_position)
-        with_stride(w.stride, [&](auto stride) { by_position(x, row, best, at, w, stride); });
-      else
-        by_window(x, row, in.first && r == 0, best, at, w);
-    }
-  }
-
- private:
-  template <class Stride>
-  MEZZO_ALWAYS_INLINE static void by_position(const T* x, I row, T* best, I* at, const RowWindows& w,
-                                              Stride stride) {
-    for (std::int64_t k = 0; k < w.kernel; ++k) {
-      const PlaceRange windows = w.windows[k];
-      if (windows.count() <= 0) continue;
-      const std::int64_t first = w.first_place(k);
-      const T* const from = x + first;
-      T* const to = best + windows.first;
-      I* const places = at + windows.first;
-      const I place = row + static_cast<I>(first);
-      each_element(windows.count(), [&](std::int64_t o) {
-        take_larger(from[o * stride], static_cast<I>(place + static_cast<I>(o * stride)), to[o], places[o]);
-      });
-    }
-  }
-  MEZZO_ALWAYS_INLINE static void by_window(const T* x, I row, bool first, T* best, I* at,
-                                            const RowWindows& w) {
-    for (std::int64_t o = 0; o < w.outputs; ++o) {
-      const PlaceRange range = w.places[o];
-      T largest = first ? kLeast<T> : best[o];
-      I place = first ? row + static_cast<I>(range.first) : at[o];
-      for (std::int64_t i = range.first; i < range.last; i += w.dilation)
-        take_larger(x[i], static_cast<I>(row + static_cast<I>(i)), largest, place);
-      best[o] = largest;
-      at[o] = place;
-    }
-  }
-  MEZZO_ALWAYS_INLINE static void by_channel(const MaxRows<T, I>& in, T* best, I* at, const RowWindows& w) {
-    const std::int64_t step = w.dilation;
-    for (std::int64_t o = 0; o < w.outputs; ++o) {
-      T* const to = best + o * w.inner;
-      I* const places = at + o * w.inner;
-      const PlaceRange range = w.places[o];
-      bool fresh = in.first;
-      const std::int64_t begin = o * w.stride, places_on = std::min(w.stride, w.inputs - begin);
-      for (std::int64_t r = 0; r < in.rows; ++r) {
-        fetch_ahead(in.x + r * in.x_step + begin * w.inner, places_on * w.inner);
-        // Three places at a time: a third of the traffic in results so far.
-        for (std::int64_t i = range.first; i < range.last; i += 3 * step, fresh = false) {
-          const T* const from = in.x + r * in.x_step + i * w.inner;
-          const I place = in.place + static_cast<I>(r * in.place_step) + static_cast<I>(i);
-          if (i + 2 * step < range.last)
-            take_places<3>(from, place, step, fresh, to, places, w.inner);
-          else if (i + step < range.last)
-            take_places<2>(from, place, step, fresh, to, places, w.inner);
-          else
-            take_places<1>(from, place, step, fresh, to, places, w.inner);
+/// The plain loop: the largest of each window of row (od, oh) of an image, of any layout and number of dims.
+template <class T>
+void largest_of_windows(const Pooling& pooling, const T* x, std::int64_t od, std::int64_t oh, T* best,
+                        std::int64_t* at) {
+  const Windows& windows = pooling.windows;
+  const PoolPlaces<std::int64_t> all(pooling);
+  const PlaceRange depths = all.places(0, od), heights = all.places(1, oh);
+  const auto place_of = [&](std::int64_t d, std::int64_t h, std::int64_t w) {
+    return (d * windows.input[1] + h) * windows.input[2] + w;
+  };
+  for (std::int64_t o = 0; o < windows.output[2]; ++o, best += pooling.inner, at += pooling.inner) {
+    const PlaceRange widths = all.places(2, o);
+    std::fill_n(best, pooling.inner, kLeast<T>);
+    std::fill_n(at, pooling.inner, place_of(depths.first, heights.first, widths.first));
+    for (std::int64_t d = depths.first; d < depths.last; d += all.step[0]) {
+      for (std::int64_t h = heights.first; h < heights.last; h += all.step[1]) {
+        for (std::int64_t w = widths.first; w < widths.last; w += all.step[2]) {
+          const std::int64_t place = place_of(d, h, w);
+          for (std::int64_t c = 0; c < pooling.inner; ++c)
+            take_larger(x[place * pooling.inner + c], place, best[c], at[c]);
         }
       }
     }
   }
-  /// The channels of a window go on, or begin, with those of kCount places.
-  template <int kCount>
-  MEZZO_ALWAYS_INLINE static void take_places(const T* x, I place, std::int64_t step, bool fresh, T* best,
-                                              I* at, std::int64_t channels) {
-    each_element(channels, [&](std::int64_t c) {
-      T largest = fresh ? kLeast<T> : best[c];
-      I found = fresh ? place : at[c];
-      for (int k = 0; k < kCount; ++k)
-        take_larger(x[k * step * channels + c], static_cast<I>(place + static_cast<I>(k * step)), largest,
-                    found);
-      best[c] = largest;
-      at[c] = found;
-    });
-  }
-};
-
-/// The start of the comparison, for windows by position: the least value, at the first place of each window.
-/// `row` is the number of the first place of the row.
-template <class T, class I>
-void start_row(T* best, I* at, std::int64_t row, const Pooling& pooling) {
-  const std::int64_t outputs = pooling.windows.output[2];
-  std::fill_n(best, outputs, kLeast<T>);
-  for (std::int64_t o = 0; o < outputs; ++o) at[o] = static_cast<I>(row + pooling.places(2, o).first);
 }
 
 /// Planes whose windows are taken in vectors, of channels or along a row.
@@ -191,48 +111,6 @@ bool max_pool_planes(const Pooling& pooling, T* y, std::int64_t* indices, const 
   const std::int16_t infinity = x.dtype == DType::f16 ? 0x7c00 : 0x7f80;
   return max_pool_planes(pooling, static_cast<std::int16_t*>(y.data), indices,
                          static_cast<const std::int16_t*>(x.data), infinity);
-}
-
-template <class T, class I>
-void max_pool_as(const Pooling& pooling, const View& y, std::int64_t* indices, const View& x) {
-  const Windows& windows = pooling.windows;
-  const RowTables tables(pooling);
-  const RowWindows& w = *tables;
-  const RowOperand from = as_rows(x, pooling, windows.input), to = as_rows(y, pooling, windows.output);
-  const std::int64_t depth_step = pooling.adaptive ? 1 : windows.dilation[0];
-  const std::int64_t height_step = pooling.adaptive ? 1 : windows.dilation[1];
-  const std::int64_t grain =
-      pool_grain(from.length(), pooling.places(0, 0).count() * pooling.places(1, 0).count());
-  parallel_for(to.rows(), grain, [&](std::int64_t begin, std::int64_t end) {
-    const RowScratch<T> widened(from.in_place<T>() ? 0 : from.length());
-    const RowScratch<T> results(to.in_place<T>() ? 0 : to.length());
-    const RowScratch<I> at(to.length());
-    for (std::int64_t r = begin; r < end; ++r) {
-      const RowPlace place = row_place(r, windows.output);
-      const PlaceRange depths = pooling.places(0, place.d), heights = pooling.places(1, place.h);
-      T* const best = to.target<T>(r, results.data()).data;
-      const std::int64_t count = (heights.count() - 1) / height_step + 1;
-      const std::int64_t together = from.in_place<T>() ? count : 1;
-      bool first = true;
-      for (std::int64_t d = depths.first; d < depths.last; d += depth_step) {
-        for (std::int64_t h = 0; h < count; h += together, first = false) {
-          const std::int64_t height = heights.first + h * height_step;
-          const std::int64_t start = (d * windows.input[1] + height) * windows.input[2];
-          if (first && w.by_position) start_row(best, at.data(), start, pooling);
-          const std::int64_t index = row_index({place.image, d, height}, windows.input);
-          const MaxRows<T, I> rows{from.read<T>(index, 1, widened.data()).data,
-                                   height_step * from.length(),
-                                   static_cast<I>(start),
-                                   static_cast<I>(height_step * windows.input[2]),
-                                   together,
-                                   first};
-          run_isa<MaxOfRows<T, I>>(rows, best, at.data(), w);
-        }
-      }
-      to.finish(r, 1, results.data());
-      convert(at.data(), dtype_of<I>, indices + r * to.length(), DType::i64, to.length());
-    }
-  });
 }
 
 /// `width` of the `inner` channels of all places = 0.
@@ -312,12 +190,14 @@ std::int64_t max_pool_backward_as(const Pooling& pooling, const View& dx, const 
 
 void max_pool(const Pooling& pooling, const View& y, std::int64_t* indices, const View& x) {
   if (max_pool_planes(pooling, y, indices, x)) return;
+  const Windows& windows = pooling.windows;
+  const std::int64_t length = windows.output[2] * pooling.inner;
   dispatch_compute(x.dtype, [&]<class T>(TypeTag<T>) {
-    const bool narrow = pooling.windows.inputs() <= std::numeric_limits<std::int32_t>::max();
-    if constexpr (std::is_same_v<T, float>) {
-      if (narrow) return max_pool_as<T, std::int32_t>(pooling, y, indices, x);
-    }
-    max_pool_as<T, std::int64_t>(pooling, y, indices, x);
+    for_images<T>(pooling, y, windows.output, x, windows.inputs(), [&](const T* image, const auto& rows) {
+      rows([&](T* row, std::int64_t d, std::int64_t h, std::int64_t r) {
+        largest_of_windows(pooling, image, d, h, row, indices + r * length);
+      });
+    });
   });
 }
 

@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "mezzo/kernels/cpu/vector_loop.h"
-#include "mezzo/kernels/pool/cpu_rows.h"
 #include "mezzo/kernels/pool/pool.h"
+#include "mezzo/kernels/pool/pool_places.h"
 
 /// The head of a step of each_group: a lambda of kLanes and of the first element, `i`. It is inlined at every
 /// call, so that it is compiled for the caller's instruction set.
@@ -93,9 +93,6 @@ struct PhasedRow {
   std::int64_t pitch;  ///< elements of a run
 
   [[nodiscard]] std::int64_t size() const { return stride * pitch; }
-  [[nodiscard]] MEZZO_ALWAYS_INLINE std::int64_t element(std::int64_t k) const {
-    return k % stride * pitch + k / stride;
-  }
   /// Places `phase`, `phase` + stride, ... of a row: how many there are room for, and where the first goes.
   [[nodiscard]] MEZZO_ALWAYS_INLINE std::int64_t count(std::int64_t phase) const {
     const std::int64_t all = (inputs - phase + stride - 1) / stride,

@@ -1,10 +1,7 @@
-// CUDA kernels of poolings, and where their elements lie: the windows of kernels/pool/pool.h counted in a
-// type Index: std::int32_t where has_narrow_places says so, whose divisions are products
-// (kernels/math/quotient.h), else std::int64_t.
-//
-// A thread has an element of the result, in the order of memory, so neighbouring
-// threads write neighbours in either layout. Gradients gather: a thread adds up what the windows over its
-// place have for it, in a fixed order and without atomics.
+// CUDA kernels of poolings. Places are counted in std::int32_t where has_narrow_places says so, whose
+// divisions are products, else in std::int64_t. A thread has an element of the result, in the order of
+// memory, so neighbouring threads write neighbours in either layout. Gradients gather: a thread adds up what
+// the windows over its place have for it, in a fixed order and without atomics.
 //
 // Bounds: an element's number is below the array's size, places and windows come as ranges that lie within
 // the input and the output (PoolPlaces), and indices are compared only, never used to read.
@@ -19,94 +16,11 @@
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/start.h"
-#include "mezzo/kernels/math/quotient.h"
+#include "mezzo/kernels/pool/pool_places.h"
 
 namespace mezzo::kernels::cuda {
 
 namespace {
-
-/// [first, last); empty where last <= first.
-template <class Index>
-struct PoolRange {
-  Index first, last;
-};
-
-/// An element of a dense array of images, by its places.
-template <class Index>
-struct PoolPlace {
-  Index image, at[Windows::kDims], channel;
-};
-
-/// The sizes of an array of images, and where its elements lie.
-template <class Index>
-struct PoolGrid {
-  PoolGrid(const Windows::Sizes& sizes, std::int64_t inner)
-      : channels(static_cast<Index>(inner)), by_channels(inner) {
-    for (std::size_t d = 0; d < Windows::kDims; ++d) {
-      size[d] = static_cast<Index>(sizes[d]);
-      by_size[d] = DivisorOf<Index>(sizes[d]);
-    }
-  }
-  /// The element whose number, in the order of memory, is `e`.
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE PoolPlace<Index> place(Index e) const {
-    const Index flat = by_channels(e), row = by_size[2](flat), plane = by_size[1](row),
-                image = by_size[0](plane);
-    return {
-        image, {plane - image * size[0], row - plane * size[1], flat - row * size[2]}, e - flat * channels};
-  }
-  /// Where row (d, h) of an image begins, counted in places of all images.
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE Index row(Index image, Index d, Index h) const {
-    return ((image * size[0] + d) * size[1] + h) * size[2];
-  }
-  /// The number of a channel's element at a place of all images.
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE Index element(Index place, Index channel) const {
-    return place * channels + channel;
-  }
-
-  Index size[Windows::kDims], channels;
-  DivisorOf<Index> by_size[Windows::kDims], by_channels;
-};
-
-/// A pooling as kernels take it: input and output, and which places and windows meet.
-template <class Index>
-struct PoolPlaces {
-  explicit PoolPlaces(const Pooling& pooling)
-      : input(pooling.windows.input, pooling.inner),
-        output(pooling.windows.output, pooling.inner),
-        adaptive(pooling.adaptive) {
-    const Windows& w = pooling.windows;
-    for (std::size_t d = 0; d < Windows::kDims; ++d) {
-      stride[d] = static_cast<Index>(w.stride[d]), padding[d] = static_cast<Index>(w.padding[d]);
-      reach[d] = static_cast<Index>((w.kernel[d] - 1) * w.dilation[d]);
-      step[d] = static_cast<Index>(adaptive ? 1 : w.dilation[d]);
-      by_stride[d] = DivisorOf<Index>(w.stride[d]), by_step[d] = DivisorOf<Index>(step[d]);
-    }
-  }
-
-  /// As Pooling::places: those of window o, `step` apart.
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE PoolRange<Index> places(std::size_t d, Index o) const {
-    const Index in = input.size[d], out = output.size[d];
-    if (adaptive) return {output.by_size[d](o * in), output.by_size[d]((o + 1) * in + out - 1)};
-    const Index start = o * stride[d] - padding[d], end = start + reach[d] + 1;
-    return {start < 0 ? start + by_step[d](step[d] - 1 - start) * step[d] : start, end < in ? end : in};
-  }
-  /// As Pooling::covering: the windows that cover place i.
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE PoolRange<Index> covering(std::size_t d, Index i) const {
-    const Index in = input.size[d], out = output.size[d];
-    if (adaptive) return {input.by_size[d](i * out), input.by_size[d]((i + 1) * out + in - 1)};
-    const Index newest = by_stride[d](i + padding[d]) + 1, beyond = i + padding[d] - reach[d];
-    return {beyond <= 0 ? 0 : by_stride[d](beyond + stride[d] - 1), newest < out ? newest : out};
-  }
-
-  PoolGrid<Index> input, output;
-  bool adaptive;
-  Index stride[Windows::kDims], padding[Windows::kDims];
-  Index reach[Windows::kDims];  ///< from the first place of a window to its last
-  Index step[Windows::kDims];   ///< between neighbouring places of a window
-
- private:
-  DivisorOf<Index> by_stride[Windows::kDims], by_step[Windows::kDims];
-};
 
 /// Whether std::int32_t counts the elements of both arrays, and positions with what padding lies around them.
 [[nodiscard]] inline bool has_narrow_places(const Pooling& pooling) {
@@ -182,38 +96,6 @@ __global__ void gradient_of_largest(PoolPlaces<Index> pooling, std::int64_t tota
     store<T, kStoredOf<T>>(dx.data, dx.dtype, e, sum);
   }
 }
-
-/// What sums over windows are divided by.
-template <class Index>
-struct PoolCounts {
-  explicit PoolCounts(const AveragePooling& pooling)
-      : factor(pooling.factor()),
-        fixed(pooling.divisor != 0),
-        in_places(pooling.adaptive || !pooling.count_padding) {}
-
-  /// As AveragePooling::count: of window o.
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE Index along(const PoolPlaces<Index>& pooling, std::size_t d,
-                                                           Index o) const {
-    if (fixed) return 1;
-    if (in_places) {
-      const PoolRange<Index> range = pooling.places(d, o);
-      return range.last - range.first;
-    }
-    const Index start = o * pooling.stride[d] - pooling.padding[d], end = start + pooling.reach[d] + 1;
-    const Index limit = pooling.input.size[d] + pooling.padding[d];
-    return (end < limit ? end : limit) - start;
-  }
-  /// The divisor of window (d, h, w), multiplied as on the CPU.
-  template <class T>
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE T of(const PoolPlaces<Index>& pooling, Index d, Index h,
-                                                    Index w) const {
-    const std::int64_t plane = std::int64_t{along(pooling, 0, d)} * along(pooling, 1, h) * factor;
-    return static_cast<T>(along(pooling, 2, w)) * static_cast<T>(plane);
-  }
-
-  std::int64_t factor;
-  bool fixed, in_places;
-};
 
 /// The sum of term(d, h, w), column by column as on the CPU.
 template <class T, class Index, class Term>

@@ -17,13 +17,7 @@ namespace mezzo::kernels {
 /// operator()(std::int64_t block, T* values) const`; T is float, double or std::int64_t.
 template <class T, class F, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void generate(Device device, F f, const View& out) {
-  if constexpr (kDeviceCode) {
-#if MEZZO_DEVICE_CODE
-    if (device.is_cuda()) return cuda::generate<T>(device, f, out);
-#endif
-  } else {
-    require_host_kernel(device);
-  }
+  MEZZO_ON_CUDA(cuda::generate<T>(device, f, out))
   cpu::generate<T>(f, out);
 }
 

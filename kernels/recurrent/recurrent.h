@@ -22,20 +22,10 @@ namespace mezzo::kernels {
 template <class F, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void cell_map(Device device, F f, const std::array<View, F::kResults>& results,
               const std::array<View, F::kInputs>& inputs, DType compute) {
-  const auto run = [&]<class T>(TypeTag<T> /*tag*/) {
-    if constexpr (kDeviceCode) {
-#if MEZZO_DEVICE_CODE
-      if (device.is_cuda()) return cuda::cell_map<T>(device, f, results, inputs);
-#endif
-    } else {
-      require_host_kernel(device);
-    }
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    MEZZO_ON_CUDA(cuda::cell_map<T>(device, f, results, inputs))
     cpu::cell_map<T>(f, results, inputs);
-  };
-  if (compute == DType::f64)
-    run(TypeTag<double>{});
-  else
-    run(TypeTag<float>{});
+  });
 }
 
 }  // namespace mezzo::kernels

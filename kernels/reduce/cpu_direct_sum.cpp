@@ -1,5 +1,5 @@
-// Sums in AVX-512 intrinsics with 32 accumulators in f64. Shifts and masks turn a 16-bit float into a
-// scaled double. They would hide inf and NaN, so input that holds one is detected and refused.
+// Sums of f16 and bf16 in AVX-512 intrinsics with 32 accumulators in f64. Shifts and masks turn a float into
+// a scaled double. They would hide inf and NaN, so input that holds one is detected and refused.
 #include "mezzo/kernels/reduce/cpu_direct_sum.h"
 
 #include <algorithm>
@@ -20,27 +20,19 @@ namespace {
 
 #define MEZZO_INLINE_V4 [[gnu::target("avx512f,avx512bw"), gnu::always_inline]] static inline
 
-/// A stored format: eight elements as doubles times 1 / kUnscale, and whether a group may be not finite.
-struct FloatFormat {
-  using Stored = float;
-  static constexpr double kUnscale = 1;
-  MEZZO_INLINE_V4 __m512d eight_v4(const float* x) { return _mm512_maskz_cvtps_pd(0xFF, _mm256_loadu_ps(x)); }
-  MEZZO_INLINE_V4 void watch_v4(const float* /*group*/, __m512i& /*largest*/) {}
-  MEZZO_INLINE_V4 bool finite_v4(__m512i /*largest*/) { return true; }
-};
-
 /// A 16-bit float becomes a double by integer work alone: sign and magnitude move to the upper bits, where
 /// the number is its value times a power of two that is the same for all. The scaled numbers are added up,
 /// and the sum is multiplied once. That changes no bit: scaled values are multiples of 2^-1032, where a
 /// double still has places to spare, and far from the largest double. Infinity and NaN would become numbers,
 /// so the largest magnitude is watched.
-template <int kMantissaBits, int kBias>
+template <class Layout>
 struct ShortFormat {
-  using Stored = std::int16_t;
+  static constexpr int kMantissaBits = Layout::kMantissaBits;
   static constexpr int kPlaces = 52 - kMantissaBits;
   static constexpr std::int64_t kKept = INT64_MIN | std::int64_t{0x7fff} << kPlaces;
   static constexpr std::int16_t kInfinity = 0x7fff & ~((1 << kMantissaBits) - 1);
-  static constexpr double kUnscale = mezzo::detail::bit_cast<double>(std::int64_t{1023 + 1023 - kBias} << 52);
+  static constexpr double kUnscale =
+      mezzo::detail::bit_cast<double>(std::int64_t{1023 + 1023 - Layout::kBias} << 52);
   MEZZO_INLINE_V4 __m512d eight_v4(const std::int16_t* x) {
     const __m512i extended =
         _mm512_maskz_cvtepi16_epi64(0xFF, _mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
@@ -61,17 +53,16 @@ static_assert(kSumLanes == 32, "sum_tile_v4 has four accumulators of eight lanes
 
 /// The scaled sum of n <= kTile elements as RowTile makes it.
 template <class Format>
-[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline double sum_tile_v4(
-    const typename Format::Stored* x, std::int64_t n, __m512i& largest) {
-  using Stored = typename Format::Stored;
+[[gnu::target("avx512f,avx512bw"), gnu::always_inline]] inline double sum_tile_v4(const std::int16_t* x,
+                                                                                  std::int64_t n,
+                                                                                  __m512i& largest) {
   __m512d a = _mm512_setzero_pd(), b = a, c = a, d = a;
-  Stored padded[kSumLanes];
+  std::int16_t padded[kSumLanes];
   for (std::int64_t i = 0; i < n; i += kSumLanes) {
-    const Stored* group = x + i;
-    for (std::size_t byte = 0; byte < sizeof padded; byte += 64)
-      __builtin_prefetch(reinterpret_cast<const char*>(group) + kPrefetchAhead + byte);
-    if (n - i < kSumLanes) {  // zeros change no lane
-      std::fill_n(padded, kSumLanes, Stored{0});
+    const std::int16_t* group = x + i;
+    __builtin_prefetch(reinterpret_cast<const char*>(group) + kPrefetchAhead);  // a group is a cache line
+    if (n - i < kSumLanes) {                                                    // zeros change no lane
+      std::fill_n(padded, kSumLanes, std::int16_t{0});
       std::memcpy(padded, group, static_cast<std::size_t>(n - i) * sizeof *group);
       group = padded;
     }
@@ -91,7 +82,7 @@ template <class Format>
 template <class Format>
 [[gnu::target("avx512f,avx512bw"), gnu::noinline]] bool sum_run_v4(const std::byte* x, std::int64_t n,
                                                                    double& total) {
-  const auto* stored = reinterpret_cast<const typename Format::Stored*>(x);
+  const auto* stored = reinterpret_cast<const std::int16_t*>(x);
   __m512i largest = _mm512_setzero_si512();
   double sum = 0;
   for (std::int64_t done = 0; done < n; done += kTile)
@@ -108,14 +99,8 @@ template <class Format>
 
 bool direct_sum(const std::byte* x, DType dtype, std::int64_t n, double& total) {
   if (isa() != Isa::v4) return false;
-  if (dtype == DType::f32) return sum_run_v4<FloatFormat>(x, n, total);
-  if (dtype == DType::f16)
-    return sum_run_v4<
-        ShortFormat<mezzo::detail::HalfLayout::kMantissaBits, mezzo::detail::HalfLayout::kBias>>(x, n, total);
-  if (dtype == DType::bf16)
-    return sum_run_v4<
-        ShortFormat<mezzo::detail::BFloat16Layout::kMantissaBits, mezzo::detail::BFloat16Layout::kBias>>(
-        x, n, total);
+  if (dtype == DType::f16) return sum_run_v4<ShortFormat<mezzo::detail::HalfLayout>>(x, n, total);
+  if (dtype == DType::bf16) return sum_run_v4<ShortFormat<mezzo::detail::BFloat16Layout>>(x, n, total);
   return false;
 }
 

@@ -1,6 +1,5 @@
-// Sums of f32, f16 and bf16 straight from memory. Apart from the other reductions because it is written with
-// the instructions of one processor family: compilers keep the lanes in memory, and find no short way from 16
-// to 64 bits.
+// Sums of f16 and bf16 straight from memory. Apart from the other reductions because it is written with
+// the instructions of one processor family: compilers find no short way from 16 to 64 bits.
 #pragma once
 
 #include <cstddef>

@@ -19,74 +19,24 @@
 
 namespace mezzo::kernels {
 
-namespace detail {
-
-template <class T, bool kDeviceCode, class R>
-void reduce_on(Device device, R reducer, const View& out, const View& in) {
-  if constexpr (kDeviceCode) {
-#if MEZZO_DEVICE_CODE
-    if (device.is_cuda()) return cuda::reduce<T>(device, reducer, out, in);
-#endif
-  } else {
-    require_host_kernel(device);
-  }
-  cpu::reduce<T>(reducer, out, in);
-}
-
-template <class T, bool kDeviceCode, class R, std::size_t N>
-void map_reduce_on(Device device, R reducer, const View& out, const std::array<View, N>& in) {
-  if constexpr (kDeviceCode) {
-#if MEZZO_DEVICE_CODE
-    if (device.is_cuda()) return cuda::map_reduce<T>(device, reducer, out, in);
-#endif
-  } else {
-    require_host_kernel(device);
-  }
-  cpu::map_reduce<T>(reducer, out, in);
-}
-
-template <class T, bool kDeviceCode>
-void variance_on(Device device, Deviation last, const View& out, const View& in) {
-  if constexpr (kDeviceCode) {
-#if MEZZO_DEVICE_CODE
-    if (device.is_cuda()) return cuda::variance<T>(device, last, out, in);
-#endif
-  } else {
-    require_host_kernel(device);
-  }
-  cpu::variance<T>(last, out, in);
-}
-
-template <class T, bool Least, bool kDeviceCode>
-void arg_reduce_on(Device device, const View& values, const View& indices, const View& in) {
-  if constexpr (kDeviceCode) {
-#if MEZZO_DEVICE_CODE
-    if (device.is_cuda()) return cuda::arg_reduce<T, Least>(device, values, indices, in);
-#endif
-  } else {
-    require_host_kernel(device);
-  }
-  cpu::arg_reduce<T, Least>(values, indices, in);
-}
-
-}  // namespace detail
-
 /// out = reducer(in), computed in the compute type of `compute`, and rounded once to out's dtype. `out` is
 /// shown in the shape of `in`, with stride 0 in the dims that are reduced and in no other of size above 1.
 /// Floating sums are accumulated in f64, integers modulo 2^64.
 template <class R, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void reduce(Device device, R reducer, const View& out, const View& in, DType compute) {
-  dispatch_compute(compute,
-                   [&]<class T>(TypeTag<T>) { detail::reduce_on<T, kDeviceCode>(device, reducer, out, in); });
+  dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
+    MEZZO_ON_CUDA(cuda::reduce<T>(device, reducer, out, in))
+    cpu::reduce<T>(reducer, out, in);
+  });
 }
 
 /// reduce() for reducers of real numbers: `compute` must be f32 or f64.
 template <class R, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void reduce_real(Device device, R reducer, const View& out, const View& in, DType compute) {
-  if (compute == DType::f64)
-    detail::reduce_on<double, kDeviceCode>(device, reducer, out, in);
-  else
-    detail::reduce_on<float, kDeviceCode>(device, reducer, out, in);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    MEZZO_ON_CUDA(cuda::reduce<T>(device, reducer, out, in))
+    cpu::reduce<T>(reducer, out, in);
+  });
 }
 
 /// out = last(sum over i of f(in[0]_i, ..., in[N-1]_i), count), in one pass and without a temporary. `out`
@@ -96,20 +46,20 @@ void reduce_real(Device device, R reducer, const View& out, const View& in, DTyp
 template <class F, std::size_t N, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void map_reduce(Device device, F f, const View& out, const std::array<View, N>& in, DType compute,
                 LastStep last = {}) {
-  if (compute == DType::f64)
-    detail::map_reduce_on<double, kDeviceCode>(device, Sum<F>{f, last}, out, in);
-  else
-    detail::map_reduce_on<float, kDeviceCode>(device, Sum<F>{f, last}, out, in);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    MEZZO_ON_CUDA(cuda::map_reduce<T>(device, Sum<F>{f, last}, out, in))
+    cpu::map_reduce<T>(Sum<F>{f, last}, out, in);
+  });
 }
 
 /// out = sum (x - mean)^2 / (n - correction), or its root: two passes, deviations in f64. `compute` must be
 /// f32 or f64; views as for reduce.
 template <bool kDeviceCode = MEZZO_DEVICE_CODE>
 void variance(Device device, Deviation last, const View& out, const View& in, DType compute) {
-  if (compute == DType::f64)
-    detail::variance_on<double, kDeviceCode>(device, last, out, in);
-  else
-    detail::variance_on<float, kDeviceCode>(device, last, out, in);
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
+    MEZZO_ON_CUDA(cuda::variance<T>(device, last, out, in))
+    cpu::variance<T>(last, out, in);
+  });
 }
 
 /// The first largest (or, if Least, smallest) element along the reduced dims and its i64 position in
@@ -118,7 +68,8 @@ void variance(Device device, Deviation last, const View& out, const View& in, DT
 template <bool Least, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void arg_reduce(Device device, const View& values, const View& indices, const View& in) {
   dispatch_compute(in.dtype, [&]<class T>(TypeTag<T>) {
-    detail::arg_reduce_on<T, Least, kDeviceCode>(device, values, indices, in);
+    MEZZO_ON_CUDA(cuda::arg_reduce<T, Least>(device, values, indices, in))
+    cpu::arg_reduce<T, Least>(values, indices, in);
   });
 }
 

@@ -1,5 +1,5 @@
-// grid_sample on the CPU. The result and the gradient of the grid are dealt with by blocks of places, the
-// gradient of x by groups of channels, so that no two threads add to one element.
+// grid_sample on the CPU, of channels-last images. The result and the gradient of the grid are dealt with by
+// blocks of places, the gradient of x by groups of channels, so that no two threads add to one element.
 #include "mezzo/kernels/resample/grid_sample.h"
 
 #include <algorithm>
@@ -96,21 +96,7 @@ MEZZO_ALWAYS_INLINE T value_at(const T* x, Offset at) {
   return at < 0 ? T(0) : value;
 }
 
-/// The places of one channel, which are neighbours in the result. The compiler cannot see that `out` is not
-/// what is gathered from.
-template <class Block, class T, int kCorners>
-struct SamplePlane {
-  static constexpr bool kRare = Block::kWide;
-  static void run(const Block* block, const T* x, T* out, std::int64_t n) {
-    MEZZO_INDEPENDENT_LOOP
-    for (std::int64_t p = 0; p < n; ++p) {
-      T sum = block->weight[0][p] * value_at(x, block->offset[0][p]);
-      for (int k = 1; k < kCorners; ++k) sum += block->weight[k][p] * value_at(x, block->offset[k][p]);
-      out[p] = sum;
-    }
-  }
-};
-/// All channels of each place, where channels are neighbours. Outside stand `zeros`, one per channel.
+/// All channels of each place. Outside stand `zeros`, one per channel.
 template <class Block, class T, int kCorners>
 struct SampleChannels {
   static constexpr bool kRare = Block::kWide;
@@ -133,20 +119,7 @@ struct SampleChannels {
   }
 };
 
-/// Adds the gradients of a plane's places to the gradient of x: one channel, whose places are neighbours.
-template <class Block, class T, int kCorners>
-struct AddPlaneToCorners {
-  static constexpr bool kRare = Block::kWide;
-  static void run(const Block* block, const T* grad, T* out, std::int64_t n) {
-    for (std::int64_t p = 0; p < n; ++p) {
-      for (int k = 0; k < kCorners; ++k) {
-        if (block->offset[k][p] >= 0) out[block->offset[k][p]] += block->weight[k][p] * grad[p];
-      }
-    }
-  }
-};
-
-/// AddPlaneToCorners for `channels` channels that are neighbours, `step` from a place to the next in `grad`.
+/// Adds the gradients of `channels` channels to the gradient of x, `step` from a place to the next in `grad`.
 template <class Block, class T, int kCorners>
 struct AddToCorners {
   static constexpr bool kRare = Block::kWide;
@@ -164,8 +137,7 @@ struct AddToCorners {
   }
 };
 
-/// Adds what a channel contributes to the derivatives by the positions along each axis; `x_step` and `step`
-/// as above, 1 for row-major.
+/// Adds what a channel contributes to the derivatives by the positions along each axis; `step` as above.
 template <class Block, class T, int kAxes>
 struct AddSlopes {
   static constexpr bool kRare = Block::kWide;
@@ -286,18 +258,13 @@ void grid_sample(const GridSampleShape& shape, const View& out, const View& x, c
     const Widened<T> from(x.data, x.dtype, shape.batch * channels * plane);
     const Widened<T> coordinates(grid.data, grid.dtype, shape.batch * places * V::kAxes);
     const Narrowed<T> to(out, shape.batch * channels * places);
-    const RowScratch<T> zeros(shape.channels_last ? channels : 0);
-    if (shape.channels_last) std::fill_n(zeros.data(), channels, T(0));
+    const RowScratch<T> zeros(channels);
+    std::fill_n(zeros.data(), channels, T(0));
     const auto sample_block = [&](const Block* block, std::int64_t sample, std::int64_t first,
                                   std::int64_t n) {
       const T* const image = from.data() + sample * channels * plane;
-      T* const result = to.data() + sample * channels * places;
-      if (shape.channels_last) {
-        return run_isa<SampleChannels<Block, T, V::kCorners>>(block, image, zeros.data(),
-                                                              result + first * channels, n, channels);
-      }
-      for (std::int64_t c = 0; c < channels; ++c)
-        run_isa<SamplePlane<Block, T, V::kCorners>>(block, image + c * plane, result + c * places + first, n);
+      T* const result = to.data() + (sample * places + first) * channels;
+      run_isa<SampleChannels<Block, T, V::kCorners>>(block, image, zeros.data(), result, n, channels);
     };
     parallel_for(shape.batch * places, places_per_chunk(shape), [&](std::int64_t begin, std::int64_t end) {
       for_corner_blocks<V>(shape, coordinates.data(), begin, end, sample_block);
@@ -308,7 +275,7 @@ void grid_sample(const GridSampleShape& shape, const View& out, const View& x, c
 
 void grid_sample_input_gradient(const GridSampleShape& shape, const View& out, const View& grad,
                                 const View& grid, DType compute) {
-  // A group of planes fits the cache; channels that are neighbours go together a cache line at least.
+  // A cache line at least.
   constexpr std::int64_t kGroup = 16;
   with_variant(shape, compute, [&]<class V>(V) {
     using T = typename V::T;
@@ -328,13 +295,8 @@ void grid_sample_input_gradient(const GridSampleShape& shape, const View& out, c
                                  std::int64_t n) {
         const T* const g = from.data() + sample * channels * places;
         T* const result = to.data() + sample * channels * plane;
-        using Add = AddToCorners<Block, T, V::kCorners>;
-        if (shape.channels_last)
-          return run_isa<Add>(block, g + first * channels + first_channel, result + first_channel, n,
-                              channels, count);
-        for (std::int64_t c = first_channel; c < first_channel + count; ++c)
-          run_isa<AddPlaneToCorners<Block, T, V::kCorners>>(block, g + c * places + first, result + c * plane,
-                                                            n);
+        run_isa<AddToCorners<Block, T, V::kCorners>>(block, g + first * channels + first_channel,
+                                                     result + first_channel, n, channels, count);
       };
       for_corner_blocks<V>(shape, coordinates.data(), sample_begin, sample_begin + places, add_block);
     };
@@ -357,17 +319,15 @@ void grid_sample_grid_gradient(const GridSampleShape& shape, const View& out, co
           gradients(grad.data, grad.dtype, shape.batch * channels * places);
       const Widened<T> coordinates(grid.data, grid.dtype, shape.batch * places * V::kAxes);
       const Narrowed<T> to(out, shape.batch * places * V::kAxes);
-      const std::int64_t step = shape.place_stride();
       const auto add_block = [&](const Block* block, std::int64_t sample, std::int64_t first,
                                  std::int64_t n) {
         const T* const image = from.data() + sample * channels * plane;
-        const T* const g = gradients.data() + sample * channels * places + first * step;
+        const T* const g = gradients.data() + (sample * places + first) * channels;
         T sums[V::kAxes][kGridBlock];
         double totals[V::kAxes][kGridBlock] = {};
         for (std::int64_t c = 0; c < channels; ++c) {
           if (c % kGroup == 0) std::memset(sums, 0, sizeof sums);
-          run_isa<AddSlopes<Block, T, V::kAxes>>(block, g + c * shape.channel_stride(places),
-                                                 image + c * shape.channel_stride(plane), sums, n, step);
+          run_isa<AddSlopes<Block, T, V::kAxes>>(block, g + c, image + c, sums, n, channels);
           if ((c + 1) % kGroup != 0 && c + 1 != channels) continue;
           for (int a = 0; a < V::kAxes; ++a) {
             for (std::int64_t p = 0; p < n; ++p) totals[a][p] += static_cast<double>(sums[a][p]);

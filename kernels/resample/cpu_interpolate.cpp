@@ -232,28 +232,27 @@ void resample(const Resampled<T>& job) {
   });
 }
 
+/// The job of a call. `backward`: with the maps' transposes, from results to places.
+template <class T>
+Resampled<T> job_of(const InterpolateShape& shape, const View& out, const View& x, bool backward) {
+  Resampled<T> job{{}, {}, shape.outer, shape.inner, out, x};
+  for (std::size_t d = 0; d < InterpolateShape::kDims; ++d) {
+    const Resampler<T> map = shape.along<T>(d);
+    job.terms[d] = backward ? TermTable<T>::transposed(map) : TermTable<T>::forward(map);
+    job.sizes[d] = backward ? shape.dims[d].out : shape.dims[d].in;
+  }
+  return job;
+}
+
 }  // namespace
 
 void interpolate(const InterpolateShape& shape, const View& out, const View& x, DType compute) {
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    Resampled<T> job{{}, {}, shape.outer, shape.inner, out, x};
-    for (std::size_t d = 0; d < InterpolateShape::kDims; ++d) {
-      job.terms[d] = TermTable<T>::forward(shape.along<T>(d));
-      job.sizes[d] = shape.dims[d].in;
-    }
-    resample<T, T>(job);
-  });
+  dispatch_real(compute, [&]<class T>(TypeTag<T>) { resample<T, T>(job_of<T>(shape, out, x, false)); });
 }
 
 void interpolate_backward(const InterpolateShape& shape, const View& out, const View& grad, DType compute) {
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    Resampled<T> job{{}, {}, shape.outer, shape.inner, out, grad};
-    for (std::size_t d = 0; d < InterpolateShape::kDims; ++d) {
-      job.terms[d] = TermTable<T>::transposed(shape.along<T>(d));
-      job.sizes[d] = shape.dims[d].out;
-    }
-    resample<T, double>(job);
-  });
+  dispatch_real(compute,
+                [&]<class T>(TypeTag<T>) { resample<T, double>(job_of<T>(shape, out, grad, true)); });
 }
 
 }  // namespace mezzo::kernels::cpu

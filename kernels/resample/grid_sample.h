@@ -10,8 +10,9 @@
 
 namespace mezzo::kernels {
 
-/// Arrays: x [N, C, spatial...] and the result [N, C, places] are dense, both row-major or both channels-last
-/// (N, spatial or places, C); the grid [N, places, axes] is dense and row-major. Floating dtypes in any mix.
+/// Arrays: x [N, C, spatial...] and the result [N, C, places] are dense, both channels-last (N, spatial or
+/// places, C) or (on a CUDA device) both row-major; the grid [N, places, axes] is dense and row-major.
+/// Floating dtypes in any mix.
 struct GridSampleShape {
   static constexpr int kMostAxes = 3;
   std::int64_t batch = 0, channels = 1, places = 0;

@@ -63,12 +63,7 @@ constexpr std::string_view kLogitsName = "binary_cross_entropy_with_logits";
 constexpr std::string_view kLogitsBackwardName = "binary_cross_entropy_with_logits_backward";
 
 /// 1 where x is a number outside [0, 1].
-struct OutsideFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return ((x < T(0)) | (x > T(1))) ? T(1) : T(0);
-  }
-};
+MEZZO_FUNCTOR(OutsideFn, T, (T x), ((x < T(0)) | (x > T(1))) ? T(1) : T(0));
 
 /// On the CPU only: a GPU would have to wait for the answer.
 void require_probabilities(const Tensor& x) {

@@ -24,10 +24,7 @@ struct KlDivFn {
 };
 struct KlDivSlopeFn {
   bool log_target;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T /*x*/, T target) const {
-    return log_target ? -math::exp(target) : -target;
-  }
+  MEZZO_CALL(T, (T /*x*/, T target), log_target ? -math::exp(target) : -target)
 };
 /// `full` adds Stirling's approximation of log(target!) for targets above 1.
 struct PoissonNllFn {
@@ -47,10 +44,7 @@ struct PoissonNllFn {
 struct PoissonNllSlopeFn {
   bool log_input;
   double eps;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
-    return log_input ? math::exp(x) - target : T(1) - target / (x + T(eps));
-  }
+  MEZZO_CALL(T, (T x, T target), log_input ? math::exp(x) - target : T(1) - target / (x + T(eps)))
 };
 using op_samples::real;
 

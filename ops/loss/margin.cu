@@ -20,12 +20,7 @@ struct SoftMarginFn {
     return MaximumFn{}(z, T(0)) + math::log1p(math::exp(-AbsFn{}(z)));
   }
 };
-struct SoftMarginSlopeFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
-    return -target * math::sigmoid(-x * target);
-  }
-};
+MEZZO_FUNCTOR(SoftMarginSlopeFn, T, (T x, T target), -target* math::sigmoid(-x* target));
 /// x for targets of 1, the rest of the margin for -1, both for others.
 struct HingeEmbeddingFn {
   double margin;
@@ -48,10 +43,7 @@ struct HingeEmbeddingSlopeFn {
 /// max(0, margin - order (a - b)).
 struct MarginRankingFn {
   double margin;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b, T order) const {
-    return MaximumFn{}(T(margin) - order * (a - b), T(0));
-  }
+  MEZZO_CALL(T, (T a, T b, T order), MaximumFn{}(T(margin) - order * (a - b), T(0)))
 };
 using op_samples::constant;
 using op_samples::real;

@@ -18,24 +18,9 @@ struct SquaredErrorFn {
   }
 };
 /// Half of its slope.
-struct DifferenceFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
-    return x - target;
-  }
-};
-struct AbsoluteErrorFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
-    return AbsFn{}(x - target);
-  }
-};
-struct AbsoluteErrorSlopeFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
-    return SignFn{}(x - target);
-  }
-};
+MEZZO_FUNCTOR(DifferenceFn, T, (T x, T target), x - target);
+MEZZO_FUNCTOR(AbsoluteErrorFn, T, (T x, T target), AbsFn{}(x - target));
+MEZZO_FUNCTOR(AbsoluteErrorSlopeFn, T, (T x, T target), SignFn{}(x - target));
 using op_samples::real;
 
 /// What both losses have in common.

@@ -11,14 +11,8 @@ namespace mezzo::ops {
 template <class F>
 [[nodiscard]] Tensor map_gradient(std::string_view op, F f, const Tensor& grad, const Tensor& value) {
   require_floating(op, grad);
-  const Shape shape = layout::broadcast(op, grad.shape(), value.shape());
-  Tensor out = empty(shape, {.dtype = grad.dtype(),
-                             .device = grad.device(),
-                             .memory_format = common_format<2>(shape, {&grad, &value})});
-  kernels::pointwise_real(out.device(), f, view_of(out),
-                          std::array{expanded_view(op, grad, shape), expanded_view(op, value, shape)},
-                          compute_dtype(promote(grad.dtype(), value.dtype())));
-  return out;
+  return map<2, true>(op, f, {&grad, &value}, compute_dtype(promote(grad.dtype(), value.dtype())),
+                      grad.dtype());
 }
 
 /// map_gradient for a `value` that must be floating (DTypeError).

@@ -34,12 +34,7 @@ struct LeakyReluBackwardFn {
     return select(x > T(0), grad, grad * T(negative_slope));
   }
 };
-struct PreluFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T weight) const {
-    return select(x > T(0), x, x * weight);
-  }
-};
+MEZZO_FUNCTOR(PreluFn, T, (T x, T weight), select(x > T(0), x, x* weight));
 struct HardtanhFn {
   double min, max;
   template <class T>
@@ -56,12 +51,7 @@ struct HardtanhBackwardFn {
     return outside ? T(0) : grad;
   }
 };
-struct HardsigmoidFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return HardtanhFn{0, 6}(x + T(3)) / T(6);
-  }
-};
+MEZZO_FUNCTOR(HardsigmoidFn, T, (T x), HardtanhFn{0, 6}(x + T(3)) / T(6));
 struct HardsigmoidBackwardFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
@@ -69,12 +59,7 @@ struct HardsigmoidBackwardFn {
     return select(inside, grad / T(6), T(0));
   }
 };
-struct HardswishFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return x * HardtanhFn{0, 6}(x + T(3)) / T(6);
-  }
-};
+MEZZO_FUNCTOR(HardswishFn, T, (T x), x* HardtanhFn{0, 6}(x + T(3)) / T(6));
 struct HardswishBackwardFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {

@@ -20,17 +20,11 @@ namespace math = kernels::math;
 
 struct ThresholdFn {
   double threshold, value;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return x <= T(threshold) ? T(value) : x;
-  }
+  MEZZO_CALL(T, (T x), x <= T(threshold) ? T(value) : x)
 };
 struct ThresholdBackwardFn {
   double threshold;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    return x <= T(threshold) ? T(0) : grad;
-  }
+  MEZZO_CALL(T, (T grad, T x), x <= T(threshold) ? T(0) : grad)
 };
 struct HardshrinkFn {
   double lambd;
@@ -59,12 +53,7 @@ struct ShrinkBackwardFn {
     return inside ? T(0) : grad;
   }
 };
-struct TanhshrinkFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return x - math::tanh(x);
-  }
-};
+MEZZO_FUNCTOR(TanhshrinkFn, T, (T x), x - math::tanh(x));
 struct TanhshrinkBackwardFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {

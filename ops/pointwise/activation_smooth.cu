@@ -32,24 +32,9 @@ struct SoftplusBackwardFn {
     return grad * math::detail::select(scaled > T(threshold), T(1), math::sigmoid(scaled));
   }
 };
-struct LogsigmoidFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return -log_one_plus_exp(-x);
-  }
-};
-struct LogsigmoidBackwardFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    return grad * math::sigmoid(-x);
-  }
-};
-struct SoftsignFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    return x / (T(1) + AbsFn{}(x));
-  }
-};
+MEZZO_FUNCTOR(LogsigmoidFn, T, (T x), -log_one_plus_exp(-x));
+MEZZO_FUNCTOR(LogsigmoidBackwardFn, T, (T grad, T x), grad* math::sigmoid(-x));
+MEZZO_FUNCTOR(SoftsignFn, T, (T x), x / (T(1) + AbsFn{}(x)));
 struct SoftsignBackwardFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {

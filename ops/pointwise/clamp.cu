@@ -42,12 +42,7 @@ struct ClampBackwardFn {
     return inside ? grad : T(0);
   }
 };
-struct ClampTensorFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T low, T high) const {
-    return MinimumFn{}(MaximumFn{}(x, low), high);
-  }
-};
+MEZZO_FUNCTOR(ClampTensorFn, T, (T x, T low, T high), MinimumFn{}(MaximumFn{}(x, low), high));
 
 // --- maximum, minimum
 

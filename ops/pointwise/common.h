@@ -104,14 +104,7 @@ template <std::size_t N, class F>
 /// map_one_real for two operands broadcast together.
 template <class F>
 [[nodiscard]] Tensor map_two_real(std::string_view op, F f, const Tensor& a, const Tensor& b, DType result) {
-  const Shape shape = layout::broadcast(op, a.shape(), b.shape());
-  const Device device = a.device().is_cpu() ? b.device() : a.device();
-  Tensor out =
-      empty(shape, {.dtype = result, .device = device, .memory_format = common_format<2>(shape, {&a, &b})});
-  kernels::pointwise_real(device, f, view_of(out),
-                          std::array{expanded_view(op, a, shape), expanded_view(op, b, shape)},
-                          compute_dtype(result));
-  return out;
+  return map<2, true>(op, f, {&a, &b}, compute_dtype(result), result);
 }
 
 /// Zeros like a gradient that cannot depend on input i: the op is piecewise constant in it, or linear.

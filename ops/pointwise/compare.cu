@@ -15,54 +15,14 @@ using namespace kernels::scalar;
 
 // --- scalar math
 
-struct EqFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return a == b;
-  }
-};
-struct NeFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return a != b;
-  }
-};
-struct LtFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return a < b;
-  }
-};
-struct LeFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return a <= b;
-  }
-};
-struct AndFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return (a != T(0)) & (b != T(0));
-  }
-};
-struct OrFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T a, T b) const {
-    return (a != T(0)) | (b != T(0));
-  }
-};
-struct NotFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
-    return x == T(0);
-  }
-};
-struct WhereFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T condition, T a, T b) const {
-    return condition != T(0) ? a : b;
-  }
-};
+MEZZO_FUNCTOR(EqFn, bool, (T a, T b), a == b);
+MEZZO_FUNCTOR(NeFn, bool, (T a, T b), a != b);
+MEZZO_FUNCTOR(LtFn, bool, (T a, T b), a < b);
+MEZZO_FUNCTOR(LeFn, bool, (T a, T b), a <= b);
+MEZZO_FUNCTOR(AndFn, bool, (T a, T b), (a != T(0)) & (b != T(0)));
+MEZZO_FUNCTOR(OrFn, bool, (T a, T b), (a != T(0)) | (b != T(0)));
+MEZZO_FUNCTOR(NotFn, bool, (T x), x == T(0));
+MEZZO_FUNCTOR(WhereFn, T, (T condition, T a, T b), condition != T(0) ? a : b);
 
 std::vector<Sample<NoAttrs>> comparison_samples() {
   return {{{op_samples::constant({3, 5}), op_samples::constant({5})}}};

@@ -22,12 +22,7 @@ constexpr Op<NoAttrs> relu_op =
     elementwise_op("relu", Category::passthrough, kink_samples, relu_forward, relu_vjp, save_outputs(0));
 
 /// Whether relu's gradient passes there; a NaN result lets it.
-struct ReluPassesFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T out) const {
-    return !(out <= T(0));
-  }
-};
+MEZZO_FUNCTOR(ReluPassesFn, bool, (T out), !(out <= T(0)));
 Outputs masked_relu_forward(const ForwardArgs<NoAttrs>& args) {
   Tensor out = relu_forward(args);
   Tensor passes = map_one(ReluPassesFn{}, out, compute_dtype(out.dtype()), DType::boolean);

@@ -55,12 +55,7 @@ struct RoundDecimalsFn {
     return divides ? std::rint(x / scale) * scale : std::rint(x * scale) / scale;
   }
 };
-struct IsNanFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
-    return x != x;
-  }
-};
+MEZZO_FUNCTOR(IsNanFn, bool, (T x), x != x);
 struct IsFiniteFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
@@ -70,12 +65,7 @@ struct IsFiniteFn {
       return x - x == T(0);
   }
 };
-struct IsInfFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE bool operator()(T x) const {
-    return (x == x) & !IsFiniteFn{}(x);
-  }
-};
+MEZZO_FUNCTOR(IsInfFn, bool, (T x), (x == x) & !IsFiniteFn{}(x));
 struct NanToNumFn {
   double nan, posinf, neginf;
   template <class T>

@@ -118,12 +118,7 @@ struct TriangleAttrs {
   MEZZO_FIELDS(TriangleAttrs, diagonal)
 };
 /// x where `keep` is not 0, else 0: not a product, which would keep NaN and infinity.
-struct KeepFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T keep, T x) const {
-    return keep != T(0) ? x : T(0);
-  }
-};
+MEZZO_FUNCTOR(KeepFn, T, (T keep, T x), keep != T(0) ? x : T(0));
 template <bool Lower>
 Outputs triangle_forward(const ForwardArgs<TriangleAttrs>& args) {
   const std::string_view op = Lower ? "tril" : "triu";

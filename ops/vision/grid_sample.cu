@@ -69,6 +69,11 @@ GridSampleShape shape_of(const Tensor& x, const Tensor& grid, MemoryFormat forma
   return shape;
 }
 
+/// The layout in which the kernels take images like x: the CPU's loops go along channels.
+MemoryFormat kernel_format(const Tensor& x) {
+  return x.device().is_cpu() ? MemoryFormat::channels_last : x.suggest_memory_format();
+}
+
 // --- grid_sample
 
 DType sampled_dtype(const ForwardArgs<GridSampleAttrs>& args) {
@@ -81,7 +86,7 @@ DType sampled_dtype(const ForwardArgs<GridSampleAttrs>& args) {
 
 Outputs grid_sample_forward(const ForwardArgs<GridSampleAttrs>& args) {
   const DType dtype = sampled_dtype(args);
-  const MemoryFormat format = args.in(0).suggest_memory_format();
+  const MemoryFormat format = kernel_format(args.in(0));
   const Tensor x = dense_in(args.in(0), format), grid = args.in(1).contiguous();
   const Tensor out = empty(result_shape(kGridSample, x, grid),
                            {.dtype = dtype, .device = x.device(), .memory_format = format});
@@ -89,7 +94,7 @@ Outputs grid_sample_forward(const ForwardArgs<GridSampleAttrs>& args) {
     kernels::grid_sample(x.device(), shape_of(x, grid, format, args.attrs), view_of(out), view_of(x),
                          view_of(grid), compute_dtype(dtype));
   }
-  return out;
+  return dense_in(out, args.in(0).suggest_memory_format());
 }
 Outputs grid_sample_reference(const ForwardArgs<GridSampleAttrs>& args) {
   const DType dtype = sampled_dtype(args), compute = compute_dtype(dtype);
@@ -154,18 +159,18 @@ DType checked_backward(const ForwardArgs<GridSampleBackwardAttrs>& args) {
 Outputs grid_sample_backward_forward(const ForwardArgs<GridSampleBackwardAttrs>& args) {
   const DType common = checked_backward(args), compute = compute_dtype(common);
   const auto& attrs = args.attrs;
-  const MemoryFormat format = args.in(1).suggest_memory_format();
+  const MemoryFormat format = kernel_format(args.in(1));
   const Tensor grad = dense_in(args.in(0), format), x = dense_in(args.in(1), format);
   const Tensor grid = args.in(2).contiguous();
   const GridSampleShape shape = shape_of(x, grid, format, attrs);
   Outputs outputs;
   if (attrs.input) {
     const DType dtype = attrs.input_dtype.value_or(common);
-    outputs.push_back(empty(x.shape(), {.dtype = dtype, .device = x.device(), .memory_format = format}));
-    if (x.numel() > 0) {
-      kernels::grid_sample_input_gradient(x.device(), shape, view_of(outputs[0]), view_of(grad),
-                                          view_of(grid), compute);
-    }
+    const Tensor dx = empty(x.shape(), {.dtype = dtype, .device = x.device(), .memory_format = format});
+    if (x.numel() > 0)
+      kernels::grid_sample_input_gradient(x.device(), shape, view_of(dx), view_of(grad), view_of(grid),
+                                          compute);
+    outputs.push_back(dense_in(dx, args.in(1).suggest_memory_format()));
   }
   if (!attrs.grid) return outputs;
   const TensorOptions options{.dtype = attrs.grid_dtype.value_or(common), .device = x.device()};
