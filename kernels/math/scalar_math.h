@@ -11,17 +11,13 @@
 #include "mezzo/core/scalar.h"
 #include "mezzo/kernels/math/math.h"
 
-/// The call of a functor that is one expression on numbers of a type T:
-/// `MEZZO_CALL(T, (T a, T b), a + b * T(factor))`.
-#define MEZZO_CALL(Result, arguments, ...)                         \
-  template <class T>                                               \
-  MEZZO_HD MEZZO_ALWAYS_INLINE Result operator() arguments const { \
-    return __VA_ARGS__;                                            \
-  }
-/// A functor without members: `MEZZO_FUNCTOR(LtFn, bool, (T a, T b), a < b);`.
-#define MEZZO_FUNCTOR(Name, Result, arguments, ...) \
-  struct Name {                                     \
-    MEZZO_CALL(Result, arguments, __VA_ARGS__)      \
+/// A functor of one expression on numbers of a type T: `MEZZO_FUNCTOR(LtFn, bool, (T a, T b), a < b);`.
+#define MEZZO_FUNCTOR(Name, Result, arguments, ...)                  \
+  struct Name {                                                      \
+    template <class T>                                               \
+    MEZZO_HD MEZZO_ALWAYS_INLINE Result operator() arguments const { \
+      return __VA_ARGS__;                                            \
+    }                                                                \
   }
 
 namespace mezzo::kernels::scalar {
@@ -45,13 +41,19 @@ struct Number {
 template <class F>
 struct WithRight {
   Number number;
-  MEZZO_CALL(auto, (T x), F{}(x, number.as<T>()))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE auto operator()(T x) const {
+    return F{}(x, number.as<T>());
+  }
 };
 
 template <class F>
 struct WithLeft {
   Number number;
-  MEZZO_CALL(auto, (T x), F{}(number.as<T>(), x))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE auto operator()(T x) const {
+    return F{}(number.as<T>(), x);
+  }
 };
 
 // --- arithmetic. Integers go through unsigned, where overflow wraps instead of being undefined.
@@ -63,7 +65,10 @@ MEZZO_FUNCTOR(IdentityFn, T, (T x), x);
 
 struct AddFn {
   static constexpr bool kFuses16Bit = true;
-  MEZZO_CALL(T, (T a, T b), static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b)))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+  }
 };
 
 MEZZO_FUNCTOR(SubFn, T, (T a, T b),
@@ -71,13 +76,19 @@ MEZZO_FUNCTOR(SubFn, T, (T a, T b),
 
 struct MulFn {
   static constexpr bool kFuses16Bit = true;
-  MEZZO_CALL(T, (T a, T b), static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b)))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+  }
 };
 
 /// a + alpha * b.
 struct AddScaledFn {
   Number alpha;
-  MEZZO_CALL(T, (T a, T b), AddFn{}(a, MulFn{}(alpha.as<T>(), b)))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return AddFn{}(a, MulFn{}(alpha.as<T>(), b));
+  }
 };
 
 MEZZO_FUNCTOR(DivFn, T, (T a, T b), a / b);
@@ -223,7 +234,10 @@ MEZZO_FUNCTOR(SqrtFn, T, (T x), math::sqrt(x));
 
 struct RsqrtFn {
   static constexpr bool kFuses16Bit = true;
-  MEZZO_CALL(T, (T x), math::rsqrt(x))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return math::rsqrt(x);
+  }
 };
 
 }  // namespace mezzo::kernels::scalar

@@ -18,7 +18,10 @@ template <class Slope>
 struct SlopeGradientFn {
   Slope slope;
   double scale;
-  MEZZO_CALL(T, (T grad, T x, T target), slope(x, target) * (T(scale) * grad))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x, T target) const {
+    return slope(x, target) * (T(scale) * grad);
+  }
 };
 
 struct ElementwiseLoss {

@@ -24,7 +24,10 @@ struct KlDivFn {
 };
 struct KlDivSlopeFn {
   bool log_target;
-  MEZZO_CALL(T, (T /*x*/, T target), log_target ? -math::exp(target) : -target)
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T /*x*/, T target) const {
+    return log_target ? -math::exp(target) : -target;
+  }
 };
 /// `full` adds Stirling's approximation of log(target!) for targets above 1.
 struct PoissonNllFn {
@@ -44,7 +47,10 @@ struct PoissonNllFn {
 struct PoissonNllSlopeFn {
   bool log_input;
   double eps;
-  MEZZO_CALL(T, (T x, T target), log_input ? math::exp(x) - target : T(1) - target / (x + T(eps)))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    return log_input ? math::exp(x) - target : T(1) - target / (x + T(eps));
+  }
 };
 using op_samples::real;
 

@@ -43,7 +43,10 @@ struct HingeEmbeddingSlopeFn {
 /// max(0, margin - order (a - b)).
 struct MarginRankingFn {
   double margin;
-  MEZZO_CALL(T, (T a, T b, T order), MaximumFn{}(T(margin) - order * (a - b), T(0)))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b, T order) const {
+    return MaximumFn{}(T(margin) - order * (a - b), T(0));
+  }
 };
 using op_samples::constant;
 using op_samples::real;

@@ -20,11 +20,17 @@ namespace math = kernels::math;
 
 struct ThresholdFn {
   double threshold, value;
-  MEZZO_CALL(T, (T x), x <= T(threshold) ? T(value) : x)
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x <= T(threshold) ? T(value) : x;
+  }
 };
 struct ThresholdBackwardFn {
   double threshold;
-  MEZZO_CALL(T, (T grad, T x), x <= T(threshold) ? T(0) : grad)
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    return x <= T(threshold) ? T(0) : grad;
+  }
 };
 struct HardshrinkFn {
   double lambd;

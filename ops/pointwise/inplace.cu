@@ -41,7 +41,10 @@ struct FillAttrs {
 /// Ignores the element it replaces.
 struct FillFn {
   Number value;
-  MEZZO_CALL(T, (T /*old*/), value.as<T>())
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T /*old*/) const {
+    return value.as<T>();
+  }
 };
 FillFn fill_functor(const Scalar& value, DType dtype) {
   if (dtype == DType::boolean) return {Scalar(value.real() != 0)};  // 0.5 is true, not 0

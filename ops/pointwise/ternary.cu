@@ -15,12 +15,18 @@ using namespace kernels::scalar;
 /// x + value * a * b.
 struct AddcmulFn {
   Number value;
-  MEZZO_CALL(T, (T x, T a, T b), AddFn{}(x, MulFn{}(MulFn{}(value.as<T>(), a), b)))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T a, T b) const {
+    return AddFn{}(x, MulFn{}(MulFn{}(value.as<T>(), a), b));
+  }
 };
 /// x + value * (a / b).
 struct AddcdivFn {
   double value;
-  MEZZO_CALL(T, (T x, T a, T b), x + T(value) * (a / b))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T a, T b) const {
+    return x + T(value) * (a / b);
+  }
 };
 /// a + weight (b - a), from whichever end is nearer: lerp(a, b, 1) is b.
 struct LerpFn {
@@ -34,12 +40,18 @@ struct LerpFn {
 };
 struct LerpNumberFn {
   double weight;
-  MEZZO_CALL(T, (T a, T b), LerpFn{}(a, b, T(weight)))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T a, T b) const {
+    return LerpFn{}(a, b, T(weight));
+  }
 };
 /// `value` where the mask is set.
 struct MaskedFillFn {
   Number value;
-  MEZZO_CALL(T, (T x, T mask), mask != T(0) ? value.as<T>() : x)
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T mask) const {
+    return mask != T(0) ? value.as<T>() : x;
+  }
 };
 
 struct ValueAttrs {

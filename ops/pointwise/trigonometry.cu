@@ -31,7 +31,10 @@ struct SinhFn : MathFn<math::sinh, math::sinh, true> {};
 struct CoshFn : MathFn<math::cosh, math::cosh, true> {};
 struct Atan2Fn {
   static constexpr bool kFuses16Bit = true;
-  MEZZO_CALL(T, (T y, T x), math::atan2(y, x))
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T y, T x) const {
+    return math::atan2(y, x);
+  }
 };
 
 using Vjps = VjpArgs<NoAttrs>;
