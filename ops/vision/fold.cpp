@@ -1,10 +1,8 @@
-// Descriptors of unfold and fold, each the other's gradient: copies out of and sums into a view that shows
-// the blocks of a padded image.
+// Descriptors of unfold and fold, each the other's gradient.
 #include "mezzo/ops/fold.h"
 
+#include "mezzo/kernels/pool/columns.h"
 #include "mezzo/ops/factory.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/shape.h"
 #include "mezzo/ops/vision/pooling_common.h"
 
 namespace mezzo {
@@ -48,23 +46,6 @@ kernels::Windows blocks(std::string_view op, const UnfoldAttrs& attrs, const Sha
   return windows;
 }
 
-/// Columns as [planes, kernel, blocks] with two dims each for kernel and blocks.
-Shape shape_of_blocks(std::int64_t planes, const kernels::Windows& windows) {
-  return {planes, windows.kernel[1], windows.kernel[2], windows.output[1], windows.output[2]};
-}
-/// The same of images [planes, height, width] that are padded already, as a view.
-Tensor blocks_in(const Tensor& images, const kernels::Windows& windows) {
-  const Shape shape = shape_of_blocks(images.size(0), windows);
-  Dims strides{images.strides()[0]};
-  for (const auto& steps : {windows.dilation, windows.stride}) {
-    for (const std::size_t dim : {1, 2}) {
-      const bool moves = shape[strides.size()] > 1;  // a step over nothing may be huge
-      strides.push_back(images.strides()[dim] * (moves ? steps[dim] : 1));
-    }
-  }
-  return alias(images, shape, strides, images.impl().offset, true);
-}
-
 // --- unfold
 
 Outputs unfold_forward(const ForwardArgs<UnfoldAttrs>& args) {
@@ -80,12 +61,9 @@ Outputs unfold_forward(const ForwardArgs<UnfoldAttrs>& args) {
   shape.back() *= windows.kernels();
   shape.push_back(windows.outputs());
   layout::checked_numel(kOp, shape);
-  const Tensor columns = empty(shape, {.dtype = x.dtype(), .device = x.device()});
-  if (columns.numel() == 0) return columns;
-  const std::int64_t planes = layout::numel(images), rows = windows.padding[1], cols = windows.padding[2];
-  const Tensor padded =
-      pad(reshape(x, {planes, windows.input[1], windows.input[2]}), {cols, cols, rows, rows});
-  reshape(columns, shape_of_blocks(planes, windows)).copy_(blocks_in(padded, windows));
+  const Tensor columns = empty(shape, {.dtype = x.dtype(), .device = x.device()}), in = x.contiguous();
+  if (columns.numel() > 0)
+    kernels::unfold(x.device(), layout::numel(images), windows, view_of(columns), view_of(in));
   return columns;
 }
 Gradients unfold_vjp(const VjpArgs<UnfoldAttrs>& args) {
@@ -131,22 +109,8 @@ Outputs fold_forward(const ForwardArgs<FoldAttrs>& args) {
   for (const std::int64_t one : size) shape.push_back(one);
   layout::checked_numel(kOp, shape);
   const Tensor x = empty(shape, {.dtype = columns.dtype(), .device = columns.device()});
-  if (x.numel() == 0) return x;
-  const std::int64_t height = size[0], width = size[1], rows = windows.padding[1], cols = windows.padding[2];
-  const Tensor sum = zeros({planes, height + 2 * rows, width + 2 * cols},
-                           {.dtype = compute_dtype(columns.dtype()), .device = columns.device()});
-  const Tensor to = blocks_in(sum, windows), from = reshape(columns, shape_of_blocks(planes, windows));
-  const bool apart = windows.stride[1] >= kernel_reach(windows.kernel[1], windows.dilation[1]) &&
-                     windows.stride[2] >= kernel_reach(windows.kernel[2], windows.dilation[2]);
-  if (apart) {
-    to.add_(from);
-  } else {  // position k of all blocks at once: these never overlap
-    for (std::int64_t k = 0; k < windows.kernels(); ++k) {
-      const std::int64_t i = k / windows.kernel[2], j = k % windows.kernel[2];
-      select(select(to, 1, i), 1, j).add_(select(select(from, 1, i), 1, j));
-    }
-  }
-  reshape(x, {planes, height, width}).copy_(narrow(narrow(sum, 1, rows, height), 2, cols, width));
+  const Tensor in = columns.contiguous();
+  if (x.numel() > 0) kernels::fold(x.device(), planes, windows, view_of(x), view_of(in));
   return x;
 }
 Gradients fold_vjp(const VjpArgs<FoldAttrs>& args) {
