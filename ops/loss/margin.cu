@@ -20,7 +20,12 @@ struct SoftMarginFn {
     return MaximumFn{}(z, T(0)) + math::log1p(math::exp(-AbsFn{}(z)));
   }
 };
-MEZZO_FUNCTOR(SoftMarginSlopeFn, T, (T x, T target), -target* math::sigmoid(-x* target));
+struct SoftMarginSlopeFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T target) const {
+    return -target * math::sigmoid(-x * target);
+  }
+};
 /// x for targets of 1, the rest of the margin for -1, both for others.
 struct HingeEmbeddingFn {
   double margin;

@@ -34,7 +34,12 @@ struct LeakyReluBackwardFn {
     return select(x > T(0), grad, grad * T(negative_slope));
   }
 };
-MEZZO_FUNCTOR(PreluFn, T, (T x, T weight), select(x > T(0), x, x* weight));
+struct PreluFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T weight) const {
+    return select(x > T(0), x, x * weight);
+  }
+};
 struct HardtanhFn {
   double min, max;
   template <class T>
@@ -59,7 +64,12 @@ struct HardsigmoidBackwardFn {
     return select(inside, grad / T(6), T(0));
   }
 };
-MEZZO_FUNCTOR(HardswishFn, T, (T x), x* HardtanhFn{0, 6}(x + T(3)) / T(6));
+struct HardswishFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
+    return x * HardtanhFn{0, 6}(x + T(3)) / T(6);
+  }
+};
 struct HardswishBackwardFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {

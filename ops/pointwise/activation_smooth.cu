@@ -33,7 +33,12 @@ struct SoftplusBackwardFn {
   }
 };
 MEZZO_FUNCTOR(LogsigmoidFn, T, (T x), -log_one_plus_exp(-x));
-MEZZO_FUNCTOR(LogsigmoidBackwardFn, T, (T grad, T x), grad* math::sigmoid(-x));
+struct LogsigmoidBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    return grad * math::sigmoid(-x);
+  }
+};
 MEZZO_FUNCTOR(SoftsignFn, T, (T x), x / (T(1) + AbsFn{}(x)));
 struct SoftsignBackwardFn {
   template <class T>
