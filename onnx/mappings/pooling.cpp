@@ -48,14 +48,15 @@ std::vector<Attribute> window_of(const Call& c, const Integers& dilation, bool c
   if (ceil && !varies(c, spatial)) {
     const Integers sizes = spatial_sizes(c, spatial), out = target_sizes(c, spatial);
     Integers exact = pads;
-    bool reaches_behind = false;
+    bool reaches_behind = false, fits = true;
     for (std::size_t d = 0; d < spatial; ++d) {
       const std::int64_t end =
           (out[d] - 1) * stride[d] + dilation[d] * (kernel[d] - 1) + 1 - sizes[d] - padding[d];
       reaches_behind = reaches_behind || end > padding[d];
+      fits = fits && end < kernel[d];  // a pad is smaller than the kernel
       exact[spatial + d] = std::max<std::int64_t>(end, 0);
     }
-    ceil = counts_padding && reaches_behind;
+    ceil = !fits || (counts_padding && reaches_behind);
     if (!ceil) pads = exact;
   }
   return {{"kernel_shape", kernel},

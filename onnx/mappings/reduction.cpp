@@ -1,5 +1,6 @@
 // Reductions, orders and running sums.
 #include <cmath>
+#include <utility>
 
 #include "mezzo/onnx/mappings/common.h"
 
@@ -87,10 +88,24 @@ void normalize(Call& c) {
   const std::string x = operand(c, 0), size = norm_of(c, x, c.dims("dim"), c.real("p"), true);
   c.set(c.node("Div", {x, c.node("Max", {size, number(c, c.real("eps"))})}));
 }
+/// The sizes that two tensors broadcast to.
+Sizes broadcast(Sizes a, Sizes b) {
+  if (a.size() < b.size()) std::swap(a, b);
+  for (std::size_t d = 0; d < b.size(); ++d) {
+    Size& size = a[a.size() - b.size() + d];
+    if (size == Size{1, 1}) size = b[d];
+  }
+  return a;
+}
+/// Along a dim of what both broadcast to.
 void cosine_similarity(Call& c) {
-  const std::string a = operand(c, 0), b = operand(c, 1), eps = number(c, c.real("eps"));
+  const Sizes sizes = broadcast(c.in_sizes(0), c.in_sizes(1));
+  const auto full = [&](std::size_t i) {
+    return c.in_sizes(i) == sizes ? operand(c, i) : c.node("Expand", {operand(c, i), c.list(sizes)});
+  };
+  const std::string a = full(0), b = full(1), eps = number(c, c.real("eps"));
   const std::int64_t given = c.integer("dim");
-  const Integers dims{given < 0 ? given + c.out().dim() + 1 : given};
+  const Integers dims{given < 0 ? given + static_cast<std::int64_t>(sizes.size()) : given};
   const auto length = [&](const std::string& x) {
     return c.node("Max", {c.reduced("ReduceL2", x, dims, false), eps});
   };

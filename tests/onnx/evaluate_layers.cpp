@@ -51,29 +51,27 @@ Tensor transposed(At& at) {
                         : conv_transpose3d(at[0], at[1], bias, options);
 }
 
-/// The pads of both sides as one number per dim, which they are in all files here.
-Dims one_side(const Integers& pads, std::size_t spatial) {
-  Dims result;
-  for (std::size_t d = 0; d < spatial; ++d) {
-    if (pads.empty()) {
-      result.push_back(0);
-      continue;
-    }
-    if (pads[d] != pads[spatial + d]) fail("pads of two sizes");
-    result.push_back(pads[d]);
-  }
-  return result;
+/// Pads that are equal on both sides, one per dim; others are put around x itself, as `value`.
+Dims one_side(Tensor& x, const Integers& pads, double value) {
+  const std::size_t spatial = static_cast<std::size_t>(x.dim()) - 2;
+  const Integers begins(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2));
+  const Integers ends(pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2), pads.end());
+  if (!pads.empty() && begins == ends) return dims_of(begins);
+  x = around(x, pads, value);
+  return Dims(spatial, 0);
 }
 Results max_pooled(At& at) {
   const std::size_t spatial = static_cast<std::size_t>(at[0].dim()) - 2;
+  Tensor x = at[0];
+  const Dims padding = one_side(x, at.list("pads"), -kInfinity);
   const MaxPoolOptions options{.kernel_size = dims_of(at.list("kernel_shape")),
                                .stride = list_or(at, "strides", ones_of(spatial)),
-                               .padding = one_side(at.list("pads"), spatial),
+                               .padding = padding,
                                .dilation = list_or(at, "dilations", ones_of(spatial)),
                                .ceil_mode = at.integer("ceil_mode", 0) == 1};
-  const ValuesIndices found = spatial == 1   ? max_pool1d_with_indices(at[0], options)
-                              : spatial == 2 ? max_pool2d_with_indices(at[0], options)
-                                             : max_pool3d_with_indices(at[0], options);
+  const ValuesIndices found = spatial == 1   ? max_pool1d_with_indices(x, options)
+                              : spatial == 2 ? max_pool2d_with_indices(x, options)
+                                             : max_pool3d_with_indices(x, options);
   // Counted over all of the input.
   std::int64_t channel = 1;
   for (std::size_t d = 2; d < spatial + 2; ++d) channel *= at[0].size(static_cast<std::int64_t>(d));
@@ -84,14 +82,23 @@ Results max_pooled(At& at) {
 }
 Tensor average_pooled(At& at) {
   const std::size_t spatial = static_cast<std::size_t>(at[0].dim()) - 2;
+  Tensor x = at[0], ones = ones_like(at[0]);
+  const Integers pads = at.list("pads");
+  const bool counts = at.integer("count_include_pad", 0) == 1;
+  const Dims padding = one_side(x, pads, 0);
+  const bool is_around = x.shape() != at[0].shape();
+  if (is_around) ones = around(ones, pads, counts ? 1 : 0);
   const AvgPoolOptions options{.kernel_size = dims_of(at.list("kernel_shape")),
                                .stride = list_or(at, "strides", ones_of(spatial)),
-                               .padding = one_side(at.list("pads"), spatial),
+                               .padding = padding,
                                .ceil_mode = at.integer("ceil_mode", 0) == 1,
-                               .count_include_pad = at.integer("count_include_pad", 0) == 1};
-  return spatial == 1   ? avg_pool1d(at[0], options)
-         : spatial == 2 ? avg_pool2d(at[0], options)
-                        : avg_pool3d(at[0], options);
+                               .count_include_pad = counts};
+  const auto pooled = [&](const Tensor& y) {
+    return spatial == 1   ? avg_pool1d(y, options)
+           : spatial == 2 ? avg_pool2d(y, options)
+                          : avg_pool3d(y, options);
+  };
+  return is_around ? pooled(x) / pooled(ones) : pooled(x);
 }
 Dims all_spatial(const Tensor& x) {
   Dims dims;

@@ -116,6 +116,12 @@ void add_variants(Cases& list) {
              nn::AvgPool2d(3, {.stride = 2, .padding = 1, .ceil_mode = true, .count_include_pad = false}),
              wide);
   list.layer("max_ceil_pad", nn::MaxPool2d(3, {.stride = 2, .padding = 1, .ceil_mode = true}), wide);
+  list.layer("max_ceil_drops", nn::MaxPool1d(2, {.stride = 3, .padding = 1, .ceil_mode = true}),
+             randn({2, 4, 9}));
+  list.layer("avg_ceil_drops", nn::AvgPool1d(2, {.stride = 3, .padding = 1, .ceil_mode = true}),
+             randn({2, 4, 9}));
+  list.layer("amax_uneven", nn::AdaptiveMaxPool2d({4, 3}), wide);
+  list.layer("circular_cut", nn::CircularPad1d({2, -1}), line);
   list.layer("in1", nn::InstanceNorm1d(4), line);
   list.layer("in3", nn::InstanceNorm3d(4, {.affine = true}), volume);
   list.layer("in_tracked", nn::InstanceNorm2d(4, {.affine = true, .track_running_stats = true}), wide);

@@ -135,6 +135,12 @@ void add_shapes_1(Cases& list) {
   list.op("first2", input, [](const Tensor& x) -> Tensor { return x[{Slice(0, 2)}]; });
   list.op("idx", input, [](const Tensor& x) -> Tensor { return index_select(x, 1, tensor({3, 0, 5})); });
   list.op("adv", input, [](const Tensor& x) -> Tensor { return x[{Slice(), tensor({3, 0, 5})}]; });
+  list.op("index_behind", input, [](const Tensor& x) -> Tensor {
+    return x.reshape({x.size(0), 2, 3})[{Slice(), tensor({0, 1, 1}), tensor({2, 0, 1})}];
+  });
+  list.op("cosine_of_broadcast", input, [](const Tensor& x) -> Tensor {
+    return cosine_similarity(x.unsqueeze(1), x.unsqueeze(0), -1).narrow(1, 0, 2);
+  });
   list.op("gather", input, [](const Tensor& x) -> Tensor { return gather(x, 1, (x > 0).to(DType::i64)); });
   list.op("adv2", input,
           [](const Tensor& x) -> Tensor {
