@@ -98,8 +98,9 @@ class Graph {
   [[nodiscard]] std::string unique(const std::string& name);
   [[nodiscard]] std::string varying_constant(const GraphValue& value, const Place& place);
   [[nodiscard]] std::string varying_size(const Size& size, const std::vector<Id>& near, const Place& place);
+  [[nodiscard]] std::optional<std::string> size_at(Id id, std::size_t dim, const Size& size);
   [[nodiscard]] std::optional<std::string> size_of_value(const Size& size, Id id);
-  [[nodiscard]] std::optional<std::string> computed_size(const Size& size);
+  [[nodiscard]] std::optional<std::string> computed_size(const Size& size, const std::vector<Id>& near);
   [[nodiscard]] ValueInfo info_of(const std::string& name, const GraphValue& value);
   void use_name(const std::string& from, const std::string& to);
 
@@ -113,7 +114,9 @@ class Graph {
   std::map<std::string, std::string> small_;     // names of small constants, by dtype, shape and bytes
   std::vector<NamedSize> sizes_;
   std::vector<Id> inputs_;
-  std::map<Size, std::string> known_sizes_;  // i64 [1]
+  // Names of i64 [1]: what sizes were found to be, and dims of values.
+  std::map<Size, std::string> known_sizes_;
+  std::map<std::pair<Id, std::size_t>, std::string> known_dims_;
 };
 
 }  // namespace mezzo::onnx

@@ -68,38 +68,55 @@ ValueInfo Graph::info_of(const std::string& name, const GraphValue& value) {
   return info;
 }
 
-std::optional<std::string> Graph::size_of_value(const Size& size, Id id) {
+/// The size of a dim of a value, where it is this one.
+std::optional<std::string> Graph::size_at(Id id, std::size_t dim, const Size& size) {
   const GraphValue& value = values_[id];
-  if (value.name.empty() || value.is_constant) return std::nullopt;
-  const Sizes sizes = value.sizes();
-  const auto found = std::ranges::find(sizes, size);
-  if (found == sizes.end()) return std::nullopt;
-  const std::string shape = add_node("", "Shape", {value.name}, {}, 1)[0];
-  return add_node("", "Gather", {shape, constant(list_of({found - sizes.begin()}))}, {}, 1)[0];
+  if (value.name.empty() || value.is_constant || dim >= value.sizes().size() || !(value.sizes()[dim] == size))
+    return std::nullopt;
+  std::string& known = known_dims_[{id, dim}];
+  if (known.empty()) {
+    const std::string shape = add_node("", "Shape", {value.name}, {}, 1)[0];
+    known = add_node("", "Gather", {shape, constant(list_of({static_cast<std::int64_t>(dim)}))}, {}, 1)[0];
+  }
+  return known;
 }
 
-/// k s, k s t and s + c of named sizes s and t.
-std::optional<std::string> Graph::computed_size(const Size& size) {
-  const auto list = [&](const NamedSize& one) { return varying_size(one.size, {}, {}); };
+std::optional<std::string> Graph::size_of_value(const Size& size, Id id) {
+  const Sizes sizes = values_[id].sizes();
+  const auto found = std::ranges::find(sizes, size);
+  return size_at(id, static_cast<std::size_t>(found - sizes.begin()), size);
+}
+
+/// k s, k s t and s + c, where s and t are named sizes and those of the values at hand.
+std::optional<std::string> Graph::computed_size(const Size& size, const std::vector<Id>& near) {
+  std::vector<NamedSize> known;
+  for (const NamedSize& one : sizes_) known.push_back({one.size, varying_size(one.size, {}, {})});
+  for (const Id id : near) {
+    const Sizes sizes = values_[id].sizes();
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      if (!sizes[d].varies()) continue;
+      if (const auto name = size_at(id, d, sizes[d])) known.push_back({sizes[d], *name});
+    }
+  }
   const auto node = [&](const char* op, const std::string& a, const std::string& b) {
     return add_node("", op, {a, b}, {}, 1)[0];
   };
   const auto multiple = [&](const std::string& x, std::int64_t factor) {
     return factor == 1 ? x : node("Mul", x, constant(list_of({factor})));
   };
-  for (const NamedSize& one : sizes_) {
-    if (const std::int64_t factor = quotient(size, one.size); factor > 0) return multiple(list(one), factor);
+  for (const NamedSize& one : known) {
+    if (const std::int64_t factor = quotient(size, one.size); factor > 0) return multiple(one.name, factor);
   }
-  for (const NamedSize& a : sizes_) {
-    for (const NamedSize& b : sizes_) {
+  for (const NamedSize& a : known) {
+    for (const NamedSize& b : known) {
       const std::int64_t factor =
           quotient(size, {a.size.first * b.size.first, a.size.second * b.size.second});
-      if (factor > 0) return multiple(node("Mul", list(a), list(b)), factor);
+      if (factor > 0) return multiple(node("Mul", a.name, b.name), factor);
     }
   }
-  for (const NamedSize& one : sizes_) {
+  for (const NamedSize& one : known) {
     const std::int64_t more = size.first - one.size.first;
-    if (more == size.second - one.size.second) return node("Add", list(one), constant(list_of({more})));
+    if (more == size.second - one.size.second) return node("Add", one.name, constant(list_of({more})));
   }
   return std::nullopt;
 }
@@ -110,7 +127,7 @@ std::string Graph::varying_size(const Size& size, const std::vector<Id>& near, c
   for (const std::vector<Id>* ids : {&near, static_cast<const std::vector<Id>*>(&inputs_)}) {
     for (std::size_t i = 0; i < ids->size() && !found; ++i) found = size_of_value(size, (*ids)[i]);
   }
-  if (!found) found = computed_size(size);
+  if (!found) found = computed_size(size, near);
   for (Id id = values_.size(); id > 0 && !found; --id) found = size_of_value(size, id - 1);
   if (!found) {
     refuse(place, "sizes that are those of inputs and results, their multiples or sums with a number",
@@ -127,13 +144,16 @@ std::string Graph::size_list(const Sizes& sizes, const std::vector<Id>& near, co
     if (!run.empty()) parts.push_back(constant(list_of(run)));
     run.clear();
   };
-  for (const Size& size : sizes) {
-    if (!size.varies()) {
-      run.push_back(size.first);
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    if (!sizes[d].varies()) {
+      run.push_back(sizes[d].first);
       continue;
     }
     end_run();
-    parts.push_back(varying_size(size, near, place));
+    // The same dim of a value at hand, before others that have the size by chance.
+    std::optional<std::string> part;
+    for (std::size_t i = 0; i < near.size() && !part; ++i) part = size_at(near[i], d, sizes[d]);
+    parts.push_back(part ? *part : varying_size(sizes[d], near, place));
   }
   end_run();
   if (parts.empty()) return constant(list_of({}));

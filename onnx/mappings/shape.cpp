@@ -12,7 +12,19 @@ using Integers = std::vector<std::int64_t>;
 
 constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
-void to_out_shape(Call& c) { c.set(c.reshaped(c.input(0), c.out_sizes())); }
+/// Sizes that stay in their place are 0 in ONNX's list, and one that is left is -1.
+void to_out_shape(Call& c) {
+  const Sizes from = c.in_sizes(0), target = c.out_sizes();
+  Integers plain;
+  for (std::size_t d = 0; d < target.size(); ++d) {
+    const bool stays = d < from.size() && from[d] == target[d];
+    plain.push_back(!target[d].varies() ? target[d].first : stays ? 0 : -1);
+  }
+  const bool has_values = c.in(0).numel() > 0;
+  if (has_values && std::count(plain.begin(), plain.end(), -1) <= 1)
+    return c.set(c.node("Reshape", {c.input(0), c.list(plain)}));
+  c.set(c.reshaped(c.input(0), target));
+}
 
 void permute(Call& c) { c.set(c.node("Transpose", {c.input(0)}, {{"perm", c.dims("dims")}})); }
 void transpose(Call& c) {

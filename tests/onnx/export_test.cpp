@@ -203,6 +203,18 @@ TEST(Onnx, SizesOfTheSecondExampleHaveNames) {
   EXPECT_EQ(std::get<std::int64_t>(model.inputs[0].shape[3]), 9);
 }
 
+TEST(Onnx, SizesThatAreAlikeInBothRunsAreToldByTheirPlace) {
+  const Folder folder;
+  auto net = nn::make<FunctionLayer>([](const Tensor& x) {
+    const Tensor y = avg_pool2d(x, {.kernel_size = 4});  // its height goes from 2 to 3, as the batch does
+    const Tensor rows = y.permute({0, 2, 3, 1}).reshape({y.size(0), y.size(2), y.size(3) * 3});
+    return rows.reshape({y.size(0), y.size(2) * y.size(3), 3}) + y.flatten(2).transpose(1, 2);
+  });
+  io::export_onnx(net, randn({2, 3, 8, 20}), folder / "m.onnx", {.second_example = {randn({3, 3, 12, 28})}});
+  const Tensor x = randn({5, 3, 16, 12});
+  EXPECT_LE(distance(evaluate(read(folder / "m.onnx").model, {x})[0], (*net)(x)), 1e-6);
+}
+
 struct TwoOfThree final : nn::Module {
   std::pair<Tensor, Tensors> forward(const Tensor& a, const Tensor& b, const Tensor& mask) {
     return {where(mask, a, b), {a + b, b}};

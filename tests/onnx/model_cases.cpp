@@ -31,6 +31,13 @@ std::vector<Case> model_cases() {
   list.add("tagger_len", nn::make<Tagger>(), {randint(0, 20, {2, 7})},
            {.second_example = {randint(0, 20, {3, 9})}});
   list.add("unet_size", nn::make<UNet>(), {randn({2, 3, 8, 8})}, {.second_example = {randn({3, 3, 12, 16})}});
+  // The result's height goes from 2 to 3, as the batch does.
+  list.add("sizes_alike", nn::make<FunctionLayer>([](const Tensor& x) {
+             const Tensor y = avg_pool2d(x, {.kernel_size = 4});
+             const Tensor rows = y.permute({0, 2, 3, 1}).reshape({y.size(0), y.size(2), y.size(3) * 3});
+             return rows.reshape({y.size(0), y.size(2) * y.size(3), 3}) + y.flatten(2).transpose(1, 2);
+           }),
+           {randn({2, 3, 8, 20})}, {.second_example = {randn({3, 3, 12, 28})}});
   list.add("external", nn::make<nn::Linear>(64, 64), {randn({2, 64})}, {.external_data = true});
   list.add("fixed", models::resnet9(8), {randn({2, 3, 16, 16})}, {.fixed_sizes = true});
   return list.all;
