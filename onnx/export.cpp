@@ -12,6 +12,8 @@
 #include "mezzo/onnx/mappings.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing.h"
+#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/shape.h"
 
 namespace mezzo::io {
 
@@ -19,12 +21,16 @@ namespace {
 
 constexpr std::int64_t kLeastOpset = 17, kMostOpset = 23;
 
-/// x with `rows` rows, its own from the last to the first, over and over: other values in each place, and
-/// none that the model was not given.
-Tensor with_rows(const Tensor& x, std::int64_t rows) {
+/// x with its real numbers made smaller: by them a tensor is told that forward wrote values of its input
+/// into, which is no op.
+Tensor with_other_values(const Tensor& x) {
+  return is_floating(x.dtype()) && !is_float8(x.dtype()) ? x.detach() * 0.75 : x;
+}
+/// with_other_values with `rows` rows, its own from the last to the first, over and over.
+Tensor with_other_rows(const Tensor& x, std::int64_t rows) {
   std::vector<std::int64_t> index(static_cast<std::size_t>(rows));
   for (std::int64_t i = 0; i < rows; ++i) index[static_cast<std::size_t>(i)] = x.size(0) - 1 - i % x.size(0);
-  return index_select(x.detach(), 0, tensor(index, {rows}, {.device = x.device()}));
+  return with_other_values(index_select(x.detach(), 0, tensor(index, {rows}, {.device = x.device()})));
 }
 
 void check_names(const char* what, const std::vector<std::string>& names, std::size_t count) {
@@ -63,7 +69,11 @@ std::pair<std::vector<Tensor>, std::vector<Tensor>> examples_of(std::vector<Tens
                     [&](const Tensor& other) { return other.impl().data() == example[i].impl().data(); });
     if (is_shared) example[i] = example[i].detach().clone();
   }
-  if (options.fixed_sizes) return {example, example};
+  if (options.fixed_sizes) {
+    std::vector<Tensor> second;
+    for (const Tensor& input : example) second.push_back(with_other_values(input));
+    return {std::move(example), std::move(second)};
+  }
   if (!options.second_example.empty()) {
     const auto& second = options.second_example;
     bool fits = second.size() == example.size();
@@ -82,8 +92,9 @@ std::pair<std::vector<Tensor>, std::vector<Tensor>> examples_of(std::vector<Tens
   for (const Tensor& input : example) batch = std::max(batch, input.dim() == 0 ? 0 : input.size(0));
   for (const Tensor& input : example) {
     const bool has_batch = input.dim() > 0 && input.size(0) == batch && batch > 0;
-    first.push_back(has_batch && batch == 1 ? with_rows(input, 2) : input);
-    second.push_back(has_batch ? with_rows(input, std::max<std::int64_t>(batch, 2) + 1) : input);
+    first.push_back(has_batch && batch == 1 ? cat({input, input}, 0) : input);
+    second.push_back(has_batch ? with_other_rows(input, std::max<std::int64_t>(batch, 2) + 1)
+                               : with_other_values(input));
   }
   return {std::move(first), std::move(second)};
 }

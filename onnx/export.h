@@ -32,7 +32,7 @@ struct OnnxOptions {
   /// The inputs of the second run: dims whose sizes differ from the example's may have any size in the file,
   /// and such sizes that are equal in both runs are one. Default: the example with one more row in dim 0.
   std::vector<Tensor> second_example = {};
-  /// Export for the example's sizes alone: the model runs with it twice.
+  /// Export for the example's sizes alone.
   bool fixed_sizes = false;
   /// Whether weights stand in "<path>.data", a file beside it. Default: where the file would reach 2 GiB.
   std::optional<bool> external_data = {};

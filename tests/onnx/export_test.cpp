@@ -353,6 +353,17 @@ TEST(OnnxRefuses, RandomNumbersOfOneSize) {
   EXPECT_TRUE(has(refusal(f), {"tensors made in forward", "'add'"}));
   EXPECT_TRUE(has(refusal(f, randn({2, 4}), {.fixed_sizes = true}), {"tensors made in forward", "'add'"}));
 }
+TEST(OnnxRefuses, ValuesThatForwardCopiesIntoATensorOfItsOwn) {
+  const auto f = [](const Tensor& x) {
+    const Tensor copy = zeros(x.shape());
+    copy.copy_(x);  // no op: the graph would have the example's values
+    return copy + 1;
+  };
+  for (const bool fixed : {false, true}) {
+    EXPECT_TRUE(has(refusal(f, ones({2, 4}), {.fixed_sizes = fixed}), {"tensors made in forward"})) << fixed;
+    EXPECT_TRUE(has(refusal(f, randn({2, 4}), {.fixed_sizes = fixed}), {"tensors made in forward"})) << fixed;
+  }
+}
 TEST(OnnxRefuses, BranchesThatTheTwoRunsTakeDifferently) {
   EXPECT_TRUE(has(refusal([](const Tensor& x) { return x.size(0) > 2 ? relu(x) : sigmoid(x); }),
                   {"the same ops for both sizes", "'relu'"}));
