@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/layout.h"
 #include "mezzo/ops/factory.h"
 
 namespace mezzo::onnx {
@@ -50,9 +51,9 @@ bool Call::is_zero(std::size_t i) const {
 const Value& Call::attr(std::string_view name) const {
   const Value& value = first_.attrs.at(name);
   if (value == second_.attrs.at(name)) return value;
-  refuse("attributes that do not depend on the sizes of inputs",
+  refuse("attributes that do not depend on the input",
          std::string(name) + " " + value.to_string() + " and " + second_.attrs.at(name).to_string(),
-         "export for one size: .fixed_sizes = true");
+         "compute it by ops; or, if it depends on sizes alone, export for one: .fixed_sizes = true");
 }
 
 double Call::real(std::string_view name) const {
@@ -66,18 +67,20 @@ std::vector<std::int64_t> Call::integers(std::string_view name) const {
   return result;
 }
 
-std::int64_t Call::dim(std::string_view name, std::size_t input) const {
-  if (in(input).dim() == 0) refuse("a tensor with dims", "a number", "reshape it to {1}");
-  const std::int64_t value = integer(name);
-  return value < 0 ? value + in(input).dim() : value;
+std::int64_t Call::dim(std::string_view name) const { return dim(name, in(0).dim()); }
+
+std::int64_t Call::dim(std::string_view name, std::int64_t rank) const {
+  if (rank == 0) refuse("a tensor with dims", "a number", "reshape it to {1}");
+  return layout::wrap_dim(place_.op, integer(name), static_cast<std::size_t>(rank));
 }
 
 std::vector<std::int64_t> Call::dims(std::string_view name) const {
   std::vector<std::int64_t> result = integers(name);
-  if (in(0).dim() == 0 && !result.empty()) refuse("a tensor with dims", "a number", "reshape it to {1}");
-  for (std::int64_t& one : result) one += one < 0 ? in(0).dim() : 0;
+  const auto rank = static_cast<std::size_t>(in(0).dim());
+  if (rank == 0 && !result.empty()) refuse("a tensor with dims", "a number", "reshape it to {1}");
+  for (std::int64_t& one : result) one = layout::wrap_dim(place_.op, one, rank);
   if (!result.empty()) return result;
-  result.resize(static_cast<std::size_t>(in(0).dim()));
+  result.resize(rank);
   std::iota(result.begin(), result.end(), 0);
   return result;
 }
@@ -140,18 +143,16 @@ std::string Call::reduced(const std::string& op, const std::string& x, const std
   return node(op, {x}, {{"axes", dims}, keep});
 }
 
-std::string Call::reshaped(const std::string& x, const Sizes& sizes) {
-  std::size_t varying = 0;
-  for (const Size& size : sizes) varying += size.varies() ? 1 : 0;
-  if (varying != 1) return node("Reshape", {x, list(sizes)});
-  std::vector<std::int64_t> plain;  // the one size that varies is what is left
+std::string Call::reshaped(const std::string& x, const Sizes& sizes, const Sizes& from) {
+  std::vector<std::int64_t> plain;  // 0: as before, in its place; -1: what is left
   bool has_zero = false;
-  for (const Size& size : sizes) {
-    plain.push_back(size.varies() ? -1 : size.first);
-    has_zero = has_zero || size.first == 0;
+  for (std::size_t d = 0; d < sizes.size(); ++d) {
+    const bool stays = d < from.size() && from[d] == sizes[d];
+    plain.push_back(!sizes[d].varies() ? sizes[d].first : stays ? 0 : -1);
+    has_zero = has_zero || sizes[d].first == 0;
   }
-  return has_zero ? node("Reshape", {x, list(sizes)}, {{"allowzero", std::int64_t{1}}})
-                  : node("Reshape", {x, list(plain)});
+  if (has_zero) return node("Reshape", {x, list(sizes)}, {{"allowzero", std::int64_t{1}}});
+  return node("Reshape", {x, std::count(plain.begin(), plain.end(), -1) <= 1 ? list(plain) : list(sizes)});
 }
 
 void Call::set(std::size_t output, const std::string& name) { graph_.at(outputs_[output]).name = name; }

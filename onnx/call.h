@@ -40,8 +40,9 @@ class Call {
   [[nodiscard]] bool flag(std::string_view name) const { return attr(name).as_bool(); }
   [[nodiscard]] const std::string& text(std::string_view name) const { return attr(name).as_string(); }
   [[nodiscard]] std::vector<std::int64_t> integers(std::string_view name) const;
-  /// A dim, counted from the front.
-  [[nodiscard]] std::int64_t dim(std::string_view name, std::size_t input = 0) const;
+  /// A dim, counted from the front: of input 0, or of a tensor of that many dims.
+  [[nodiscard]] std::int64_t dim(std::string_view name) const;
+  [[nodiscard]] std::int64_t dim(std::string_view name, std::int64_t rank) const;
   /// A list of dims; all of them for an empty one.
   [[nodiscard]] std::vector<std::int64_t> dims(std::string_view name) const;
   [[nodiscard]] Size size(std::string_view name) const;
@@ -68,7 +69,8 @@ class Call {
   /// A reduction over dims ("ReduceMean"): as an attribute before opset 18, but for ReduceSum.
   [[nodiscard]] std::string reduced(const std::string& op, const std::string& x,
                                     const std::vector<std::int64_t>& dims, bool keepdim);
-  [[nodiscard]] std::string reshaped(const std::string& x, const Sizes& sizes);
+  /// `from`: the sizes of x where it is at hand, of which those that stay in their place need no nodes.
+  [[nodiscard]] std::string reshaped(const std::string& x, const Sizes& sizes, const Sizes& from = {});
 
   // --- results
   void set(const std::string& name) { set(0, name); }

@@ -116,6 +116,7 @@ std::pair<onnx::Trace, onnx::Trace> traces_of(const onnx::Forward& forward, std:
   try {
     return {std::move(once), trace(second)};
   } catch (const Error& error) {
+    if (options.fixed_sizes) throw;
     throw ValueError(onnx::kExport, "a model that also takes " + to_string(second[0].shape()), error.what(),
                      "export for one size, .fixed_sizes = true, or pass a second_example that it takes");
   }

@@ -30,7 +30,7 @@ struct OnnxOptions {
   /// Defaults: "input", "input_1", ...; "output", "output_1", ...
   std::vector<std::string> input_names = {}, output_names = {};
   /// The inputs of the second run: dims whose sizes differ from the example's may have any size in the file,
-  /// and such sizes that are equal in both runs are one. Default: the example with one more row in dim 0.
+  /// and such sizes that are equal in both runs are one. Default: one more row in dim 0, and other values.
   std::vector<Tensor> second_example = {};
   /// Export for the example's sizes alone.
   bool fixed_sizes = false;
@@ -104,12 +104,12 @@ struct CalledModule {
 }  // namespace detail
 
 /// Writes `net` to `path` as ONNX, all or nothing. The model runs twice in evaluation mode, without
-/// recording, with the example and with inputs of other sizes; what both runs do is the graph: branches that
-/// depend on values are those that the runs took. Parameters and buffers keep their paths as names, and the
-/// model is as before. Throws: what the model throws; ValueError, naming op and module, for an op that ONNX
-/// lacks and for what depends on sizes in a way that a graph cannot compute; StateError for a write in place;
-/// IoError where the file cannot be written. Nothing is written then. Source: torch.onnx.export; ONNX's list
-/// of ops, https://onnx.ai/onnx/operators.
+/// recording, with the example and with inputs of other sizes and values; what both runs do is the graph:
+/// branches that depend on values are those that the runs took. Parameters and buffers keep their paths as
+/// names, and the model is as before. Throws: what the model throws; ValueError, naming op and module, for an
+/// op that ONNX lacks and for what depends on sizes in a way that a graph cannot compute; StateError for a
+/// write in place; IoError where the file cannot be written. Nothing is written then. Source:
+/// torch.onnx.export; ONNX's list of ops, https://onnx.ai/onnx/operators.
 template <std::derived_from<nn::Module> Net>
 void export_onnx(Net& net, const std::vector<Tensor>& example, const std::string& path,
                  const OnnxOptions& options = {}) {

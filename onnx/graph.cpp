@@ -2,12 +2,10 @@
 #include "mezzo/onnx/graph.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/detail/tensor_bytes.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo::onnx {
 
@@ -174,6 +172,13 @@ Model Graph::finish(std::string name) {
       while (node->outputs.back().empty()) node->outputs.pop_back();
     }
     nodes.push_back(*node);
+  }
+  for (const ValueInfo& input : model_.inputs) {
+    if (needed.contains(input.name)) continue;
+    throw ValueError(
+        kExport, "a result that depends on every input", "none of '" + input.name + "'",
+        "leave it out; if forward reads its values on the host, compute with ops: the file would have "
+        "the example's");
   }
   model_.nodes.assign(nodes.rbegin(), nodes.rend());
   std::erase_if(model_.initializers, [&](const Initializer& one) { return !needed.contains(one.name); });

@@ -60,9 +60,9 @@ class Graph {
   /// An input of the model. Sizes that differ are named: dim 0 "batch", others "<name>_dim<k>"; sizes that
   /// are equal in both runs have one name.
   void add_input(const std::string& name, const Tensor& first, const Tensor& second);
-  /// A result of the model. Throws: ValueError for one that is no result of an op of the trace.
+  /// A result of the model, which may be a constant.
   void add_output(const std::string& name, const Tensor& first, const Tensor& second);
-  /// Leaves away what no output needs.
+  /// Leaves away what no output needs. Throws: ValueError for an input that none needs.
   [[nodiscard]] Model finish(std::string name);
 
   /// The value of both tensors: known already, a weight, or a constant. Throws: ValueError where the traces

@@ -13,7 +13,8 @@ std::vector<std::int64_t> pads_of(const Call& c, const std::vector<std::int64_t>
   if (!c.attr("padding").is_string()) return both_sides(per_dim(c, "padding", spatial));
   std::vector<std::int64_t> pads(2 * spatial);
   for (std::size_t d = 0; d < spatial && c.text("padding") == "same"; ++d) {
-    const std::int64_t total = dilations[d] * (c.in(1).size(static_cast<std::int64_t>(d) + 2) - 1);
+    const std::int64_t total =
+        ops::kernel_reach(c.in(1).size(static_cast<std::int64_t>(d) + 2), dilations[d]) - 1;
     pads[d] = total / 2;
     pads[spatial + d] = total - total / 2;
   }

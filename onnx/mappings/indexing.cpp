@@ -22,19 +22,45 @@ void index_select(Call& c) {
 }
 void gather(Call& c) { c.set(c.node("GatherElements", {c.input(0), c.input(1)}, {{"axis", c.dim("dim")}})); }
 /// ONNX's index has the shape of the updates; the op's may be smaller.
-template <Literal kReduction>
-void scatter(Call& c) {
+void scatter_by(Call& c, const char* reduction) {
   if (c.in_sizes(1) != c.in_sizes(2))
     c.refuse("an index of the shape of src", "another one", "cut src to the index's shape");
   c.set(c.node("ScatterElements", {operand(c, 0), c.input(1), operand(c, 2)},
-               {{"axis", c.dim("dim")}, {"reduction", std::string(kReduction.text)}}));
+               {{"axis", c.dim("dim")}, {"reduction", std::string(reduction)}}));
+}
+void scatter(Call& c) { scatter_by(c, "none"); }
+void scatter_add(Call& c) { scatter_by(c, "add"); }
+/// Maxima and minima are there since opset 18.
+void scatter_reduce(Call& c) {
+  constexpr std::int64_t kHasMaxima = 18;
+  const std::string& mode = c.text("reduce");
+  const char* const reduction = mode == "sum"    ? "add"
+                                : mode == "prod" ? "mul"
+                                : mode == "amax" ? "max"
+                                                 : "min";
+  const bool is_extremum = mode == "amax" || mode == "amin";
+  if (mode == "mean" || !c.flag("include_self") || (is_extremum && c.opset() < kHasMaxima)) {
+    c.refuse("a sum, product or (from opset 18) extremum with what is there", mode,
+             "use another reduction, or a newer opset");
+  }
+  scatter_by(c, reduction);
 }
 
-/// Rows of src in the place of rows of x.
-bool copies_rows(const TracedOp& op, std::int64_t /*opset*/) { return op.attrs.at("dim").as_int() == 0; }
-void index_copy(Call& c) {
-  const std::string index = c.node("Unsqueeze", {c.input(1, DType::i64), c.list(Integers{1})});
-  c.set(c.node("ScatterND", {operand(c, 0), index, operand(c, 2)}));
+/// Positions of src along a dim, put or added at those of x that the index lists.
+void put(Call& c, const std::string& src, const char* reduction) {
+  const std::int64_t dim = c.dim("dim");
+  Sizes along(static_cast<std::size_t>(c.in(0).dim()), Size{1, 1});
+  if (c.in(2).dim() != c.in(0).dim()) c.refuse("a src of x's dims", "another one", "unsqueeze it");
+  if (c.in(1).dim() > 0) along[static_cast<std::size_t>(dim)] = c.in_sizes(1)[0];
+  const std::string index =
+      c.node("Expand", {c.reshaped(c.input(1, DType::i64), along), c.list(c.in_sizes(2))});
+  c.set(c.node("ScatterElements", {operand(c, 0), index, src},
+               {{"axis", dim}, {"reduction", std::string(reduction)}}));
+}
+void index_copy(Call& c) { put(c, operand(c, 2), "none"); }
+void index_add(Call& c) {
+  const double alpha = c.real("alpha");
+  put(c, alpha == 1 ? operand(c, 2) : c.node("Mul", {operand(c, 2), number(c, alpha)}), "add");
 }
 
 /// All indices in one tensor [.., number of indices].
@@ -85,9 +111,11 @@ constexpr Mapping kMappings[]{
     {"one_hot", one_hot},
     {"index_select", index_select},
     {"gather", gather},
-    {"scatter", scatter<"none">},
-    {"scatter_add", scatter<"add">},
-    {"index_copy", index_copy, copies_rows},
+    {"scatter", scatter},
+    {"scatter_add", scatter_add},
+    {"scatter_reduce", scatter_reduce},
+    {"index_copy", index_copy},
+    {"index_add", index_add},
     {"index", index},
 };
 

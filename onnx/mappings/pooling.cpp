@@ -51,7 +51,7 @@ std::vector<Attribute> window_of(const Call& c, const Integers& dilation, bool c
     bool reaches_behind = false, fits = true;
     for (std::size_t d = 0; d < spatial; ++d) {
       const std::int64_t end =
-          (out[d] - 1) * stride[d] + dilation[d] * (kernel[d] - 1) + 1 - sizes[d] - padding[d];
+          (out[d] - 1) * stride[d] + ops::kernel_reach(kernel[d], dilation[d]) - sizes[d] - padding[d];
       reaches_behind = reaches_behind || end > padding[d];
       fits = fits && end < kernel[d];  // a pad is smaller than the kernel
       exact[spatial + d] = std::max<std::int64_t>(end, 0);

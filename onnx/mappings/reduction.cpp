@@ -104,8 +104,7 @@ void cosine_similarity(Call& c) {
     return c.in_sizes(i) == sizes ? operand(c, i) : c.node("Expand", {operand(c, i), c.list(sizes)});
   };
   const std::string a = full(0), b = full(1), eps = number(c, c.real("eps"));
-  const std::int64_t given = c.integer("dim");
-  const Integers dims{given < 0 ? given + static_cast<std::int64_t>(sizes.size()) : given};
+  const Integers dims{c.dim("dim", static_cast<std::int64_t>(sizes.size()))};
   const auto length = [&](const std::string& x) {
     return c.node("Max", {c.reduced("ReduceL2", x, dims, false), eps});
   };

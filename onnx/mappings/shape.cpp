@@ -1,4 +1,6 @@
 // Views, slices, joins and paddings.
+#include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
@@ -12,19 +14,7 @@ using Integers = std::vector<std::int64_t>;
 
 constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
-/// Sizes that stay in their place are 0 in ONNX's list, and one that is left is -1.
-void to_out_shape(Call& c) {
-  const Sizes from = c.in_sizes(0), target = c.out_sizes();
-  Integers plain;
-  for (std::size_t d = 0; d < target.size(); ++d) {
-    const bool stays = d < from.size() && from[d] == target[d];
-    plain.push_back(!target[d].varies() ? target[d].first : stays ? 0 : -1);
-  }
-  const bool has_values = c.in(0).numel() > 0;
-  if (has_values && std::count(plain.begin(), plain.end(), -1) <= 1)
-    return c.set(c.node("Reshape", {c.input(0), c.list(plain)}));
-  c.set(c.reshaped(c.input(0), target));
-}
+void to_out_shape(Call& c) { c.set(c.reshaped(c.input(0), c.out_sizes(), c.in_sizes(0))); }
 
 void permute(Call& c) { c.set(c.node("Transpose", {c.input(0)}, {{"perm", c.dims("dims")}})); }
 void transpose(Call& c) {
@@ -56,8 +46,7 @@ void squeeze(Call& c) {
   c.set(gone.empty() ? c.input(0) : c.node("Squeeze", {c.input(0), c.list(gone)}));
 }
 void unsqueeze(Call& c) {
-  const std::int64_t dim = c.integer("dim");
-  c.set(c.node("Unsqueeze", {c.input(0), c.list(Integers{dim < 0 ? dim + c.out().dim() : dim})}));
+  c.set(c.node("Unsqueeze", {c.input(0), c.list(Integers{c.dim("dim", c.out().dim())})}));
 }
 
 std::string sliced(Call& c, const std::string& x, std::int64_t dim, Size begin, Size end,
@@ -94,29 +83,26 @@ void select(Call& c) {
   c.set(c.node("Squeeze", {row, c.list(Integers{dim})}));
 }
 void flip(Call& c) {
-  const Integers dims = c.integers("dims");
-  if (dims.empty()) return c.set(c.input(0));
-  const Integers ones(dims.size(), -1), begins(dims.size(), -1),
-      ends(dims.size(), std::numeric_limits<std::int64_t>::min());
-  Integers axes = dims;
-  for (std::int64_t& d : axes) d += d < 0 ? c.in(0).dim() : 0;
-  c.set(c.node("Slice", {c.input(0), c.list(begins), c.list(ends), c.list(axes), c.list(ones)}));
+  if (c.attr("dims").as_list().empty()) return c.set(c.input(0));
+  const Integers dims = c.dims("dims"), minus_ones(dims.size(), -1);
+  const Integers ends(dims.size(), std::numeric_limits<std::int64_t>::min());
+  c.set(c.node("Slice", {c.input(0), c.list(minus_ones), c.list(ends), c.list(dims), c.list(minus_ones)}));
 }
 void roll(Call& c) {
-  const Integers shifts = c.integers("shifts"), dims = c.integers("dims");
-  if (dims.empty()) c.refuse("a roll along dims", "one of the flat tensor", "name the dims");
+  if (c.attr("dims").as_list().empty())
+    c.refuse("a roll along dims", "one of the flat tensor", "name the dims");
+  const Integers shifts = c.integers("shifts"), dims = c.dims("dims");
   std::string x = c.input(0);
   for (std::size_t i = 0; i < dims.size(); ++i) {
-    const std::int64_t dim = dims[i] < 0 ? dims[i] + c.in(0).dim() : dims[i];
-    const std::int64_t size = c.in(0).size(dim);
-    const std::int64_t shift = size == 0 ? 0 : (shifts[i] % size + size) % size;
-    if (shift == 0) continue;
-    if (c.in_sizes(0)[static_cast<std::size_t>(dim)].varies() && shifts[i] != shift &&
-        shifts[i] != shift - size)
+    const Size size = c.in_sizes(0)[static_cast<std::size_t>(dims[i])];
+    // From the end for a positive shift, from the begin for a negative one: so for every size that is larger.
+    const std::int64_t cut = size.varies() || size.first == 0 ? -shifts[i] : -(shifts[i] % size.first);
+    if (cut == 0) continue;
+    if (size.varies() && std::abs(cut) >= std::min(size.first, size.second))
       c.refuse("a roll by less than the dim's size", std::to_string(shifts[i]), "take the remainder");
-    const std::int64_t cut = shifts[i] > 0 ? -shift : size - shift;  // from the end, or from the begin
-    x = c.node("Concat", {sliced(c, x, dim, {cut, cut}, {kEnd, kEnd}), sliced(c, x, dim, {0, 0}, {cut, cut})},
-               {{"axis", dim}});
+    x = c.node("Concat",
+               {sliced(c, x, dims[i], {cut, cut}, {kEnd, kEnd}), sliced(c, x, dims[i], {0, 0}, {cut, cut})},
+               {{"axis", dims[i]}});
   }
   c.set(x);
 }
@@ -126,11 +112,10 @@ void cat(Call& c) {
   for (std::size_t i = 0; i < c.num_inputs(); ++i) {
     if (c.in(i).dim() == c.out().dim()) parts.push_back(operand(c, i));  // [0] counts as nothing
   }
-  const std::int64_t dim = c.integer("dim");
-  c.set(c.node("Concat", parts, {{"axis", dim < 0 ? dim + c.out().dim() : dim}}));
+  c.set(c.node("Concat", parts, {{"axis", c.dim("dim", c.out().dim())}}));
 }
 void stack(Call& c) {
-  const std::int64_t given = c.integer("dim"), dim = given < 0 ? given + c.out().dim() : given;
+  const std::int64_t dim = c.dim("dim", c.out().dim());
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < c.num_inputs(); ++i)
     parts.push_back(c.node("Unsqueeze", {operand(c, i), c.list(Integers{dim})}));

@@ -3,15 +3,16 @@
 
 #include "mezzo/onnx/mappings/common.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/spatial.h"
 
 namespace mezzo::onnx {
 
 /// The numbers of an attribute, one per spatial dim; a single number is for all.
 [[nodiscard]] inline std::vector<std::int64_t> per_dim(const Call& c, std::string_view name,
                                                        std::size_t spatial) {
-  std::vector<std::int64_t> values = c.integers(name);
-  if (values.size() == 1) values.resize(spatial, values[0]);
-  return values;
+  const std::vector<std::int64_t> given = c.integers(name);
+  const Dims sizes = ops::per_dim(kExport, name, Dims(std::span<const std::int64_t>(given)), spatial, 0);
+  return {sizes.begin(), sizes.end()};
 }
 /// All begins, then all ends.
 [[nodiscard]] inline std::vector<std::int64_t> both_sides(std::vector<std::int64_t> pads) {

@@ -25,10 +25,6 @@ struct Case {
 [[nodiscard]] std::vector<Case> layer_cases();
 [[nodiscard]] std::vector<Case> op_cases();
 [[nodiscard]] std::vector<Case> model_cases();
-[[nodiscard]] std::vector<Case> all_cases();
-
-/// The example with `rows` rows in dim 0, or as it is where its sizes are fixed.
-[[nodiscard]] std::vector<Tensor> with_rows(const Case& one, std::int64_t rows);
 
 template <class Net>
 Case case_of(std::string name, const std::shared_ptr<Net>& net, std::vector<Tensor> example,

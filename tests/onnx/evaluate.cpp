@@ -254,10 +254,14 @@ Ops index_ops() {
       {"ScatterElements",
        [](At& at) -> Results {
          const std::int64_t axis = at.integer("axis", 0);
-         if (at.text("reduction", "none") == "add") return {scatter_add(at[0], axis, at[1], at[2])};
-         return {scatter(at[0], axis, at[1], at[2])};
+         const std::string reduction = at.text("reduction", "none");
+         if (reduction == "none") return {scatter(at[0], axis, at[1], at[2])};
+         const std::map<std::string, ScatterReduction> kinds{{"add", ScatterReduction::sum},
+                                                             {"mul", ScatterReduction::prod},
+                                                             {"max", ScatterReduction::amax},
+                                                             {"min", ScatterReduction::amin}};
+         return {scatter_reduce(at[0], axis, at[1], at[2], kinds.at(reduction))};
        }},
-      {"ScatterND", [](At& at) -> Results { return {index_copy(at[0], 0, squeeze(at[1], 1), at[2])}; }},
       {"ReduceProd", reduction([](auto& x, auto& dims, bool keep) {
          return dims.size() == 1 ? prod(x, dims[0], keep) : prod(x);
        })},

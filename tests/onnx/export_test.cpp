@@ -3,7 +3,6 @@
 #include "mezzo/onnx/export.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,8 @@
 #include <set>
 
 #include "mezzo/mezzo.h"
+#include "mezzo/tests/io/temporary_folder.h"
+#include "mezzo/tests/support/message_of.h"
 #include "onnx/cases.h"
 #include "onnx/evaluate.h"
 #include "onnx/models.h"
@@ -19,12 +20,11 @@
 
 namespace mezzo::onnx::testing {
 
-std::vector<Case> all_cases() {
-  std::vector<Case> all = layer_cases();
-  for (const auto& some : {op_cases(), model_cases()}) all.insert(all.end(), some.begin(), some.end());
-  return all;
-}
+namespace {
 
+namespace fs = std::filesystem;
+
+/// The example with `rows` rows in dim 0, or as it is where its sizes are fixed.
 std::vector<Tensor> with_rows(const Case& one, std::int64_t rows) {
   std::vector<Tensor> result;
   for (const Tensor& x : one.example) {
@@ -33,20 +33,6 @@ std::vector<Tensor> with_rows(const Case& one, std::int64_t rows) {
     result.push_back(one.options.fixed_sizes ? x : index_select(x, 0, tensor(index)));
   }
   return result;
-}
-
-namespace {
-
-namespace fs = std::filesystem;
-
-template <class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 std::vector<std::int64_t> batches(const Case& one) {
@@ -71,83 +57,60 @@ double distance(const Tensor& a, const Tensor& b) {
   return most;
 }
 
-class Folder {
- public:
-  Folder() : path_(fs::path(::testing::TempDir()) / ("mezzo_onnx_" + std::to_string(::getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  [[nodiscard]] std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  [[nodiscard]] std::ptrdiff_t files() const { return std::distance(fs::directory_iterator(path_), {}); }
-
- private:
-  fs::path path_;
-};
-
-void expect_same(const Case& one, DType precision, double tolerance) {
-  const Folder folder;
-  io::OnnxOptions options = one.options;
-  options.precision = precision;
-  one.write(folder / "m.onnx", options);
-  const ReadModel read = testing::read(folder / "m.onnx");
-  EXPECT_EQ(read.model.opset, options.opset);
-  for (const std::int64_t rows : batches(one)) {
-    const std::vector<Tensor> inputs = with_rows(one, rows), wanted = run(one, inputs, precision),
-                              got = evaluate(read.model, inputs);
-    ASSERT_EQ(got.size(), wanted.size());
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      ASSERT_EQ(got[i].shape(), wanted[i].shape()) << rows << " rows";
-      EXPECT_EQ(got[i].dtype(), wanted[i].dtype());
-      EXPECT_LE(distance(got[i], wanted[i]), tolerance) << rows << " rows, output " << i;
-    }
-  }
+void keep(const std::string& path, const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
+  io::TensorFile::NamedTensors named;
+  for (std::size_t i = 0; i < inputs.size(); ++i) named.emplace_back("in" + std::to_string(i), inputs[i]);
+  for (std::size_t i = 0; i < outputs.size(); ++i) named.emplace_back("out" + std::to_string(i), outputs[i]);
+  io::write_npz(path, named);
 }
 
-void expect_all_same(const std::vector<Case>& cases) {
-  for (const Case& one : cases) {
-    SCOPED_TRACE(one.name);
-    expect_same(one, DType::f32, 1e-5);
-    expect_same(one, DType::f16, 1e-2);
-  }
-}
-
-TEST(Onnx, LayersHaveTheirNumbers) { expect_all_same(layer_cases()); }
-TEST(Onnx, OpsHaveTheirNumbers) { expect_all_same(op_cases()); }
-TEST(Onnx, ModelsHaveTheirNumbers) { expect_all_same(model_cases()); }
-
-/// For tests/onnx/run.py: the files, with inputs and outputs beside them.
-TEST(Onnx, WritesFilesForOnnxruntime) {
-  const char* const folder = std::getenv("MEZZO_ONNX_FOLDER");
-  if (folder == nullptr) GTEST_SKIP() << "tests/onnx/run.py gives the folder";
-  for (const Case& one : all_cases()) {
-    for (const DType precision : {DType::f32, DType::f16}) {
-      const std::string path = folder + ("/" + one.name) + "." + std::string(info(precision).name);
-      io::OnnxOptions options = one.options;
-      options.precision = precision;
-      one.write(path + ".onnx", options);
-      for (const std::int64_t rows : batches(one)) {
-        io::TensorFile::NamedTensors named;
-        const std::vector<Tensor> inputs = with_rows(one, rows), outputs = run(one, inputs, precision);
-        for (std::size_t i = 0; i < inputs.size(); ++i)
-          named.emplace_back("in" + std::to_string(i), inputs[i]);
-        for (std::size_t i = 0; i < outputs.size(); ++i)
-          named.emplace_back("out" + std::to_string(i), outputs[i]);
-        io::write_npz(path + "." + std::to_string(rows) + ".npz", named);
+class Onnx : public io::WithFolder {
+ protected:
+  /// For tests/onnx/run.py, which names a folder, the file stays there, with inputs and outputs beside it.
+  void expect_same(const Case& one, DType precision, double tolerance) {
+    const char* const kept = std::getenv("MEZZO_ONNX_FOLDER");
+    const std::string name = (kept == nullptr ? path("") : kept + std::string("/")) + one.name + "." +
+                             std::string(info(precision).name);
+    io::OnnxOptions options = one.options;
+    options.precision = precision;
+    one.write(name + ".onnx", options);
+    const ReadModel read = testing::read(name + ".onnx");
+    EXPECT_EQ(read.model.opset, options.opset);
+    for (const std::int64_t rows : batches(one)) {
+      const std::vector<Tensor> inputs = with_rows(one, rows), wanted = run(one, inputs, precision),
+                                got = evaluate(read.model, inputs);
+      if (kept != nullptr) keep(name + "." + std::to_string(rows) + ".npz", inputs, wanted);
+      ASSERT_EQ(got.size(), wanted.size());
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_EQ(got[i].shape(), wanted[i].shape()) << rows << " rows";
+        EXPECT_EQ(got[i].dtype(), wanted[i].dtype());
+        EXPECT_LE(distance(got[i], wanted[i]), tolerance) << rows << " rows, output " << i;
       }
     }
   }
-}
+
+  void expect_all_same(const std::vector<Case>& cases) {
+    for (const Case& one : cases) {
+      SCOPED_TRACE(one.name);
+      expect_same(one, DType::f32, 1e-5);
+      expect_same(one, DType::f16, 1e-2);
+    }
+  }
+};
+
+TEST_F(Onnx, LayersHaveTheirNumbers) { expect_all_same(layer_cases()); }
+TEST_F(Onnx, OpsHaveTheirNumbers) { expect_all_same(op_cases()); }
+TEST_F(Onnx, ModelsHaveTheirNumbers) { expect_all_same(model_cases()); }
 
 // --- the file
 
-TEST(Onnx, ParametersKeepTheirPathsAndTheModelItsState) {
-  const Folder folder;
+TEST_F(Onnx, ParametersKeepTheirPathsAndTheModelItsState) {
   auto net = nn::make<UNet>();
-  io::export_onnx(net, randn({1, 3, 8, 8}), folder / "m.onnx",
+  io::export_onnx(net, randn({1, 3, 8, 8}), path("m.onnx"),
                   {.input_names = {"image"}, .output_names = {"mask"}});
   EXPECT_TRUE(net->is_training());
   EXPECT_TRUE(net->down->is_training());
-  const Model model = read(folder / "m.onnx").model;
+  const Model model = read(path("m.onnx")).model;
   EXPECT_EQ(model.name, "UNet");
   ASSERT_EQ(model.inputs.size(), 1U);
   EXPECT_EQ(model.inputs[0].name, "image");
@@ -165,15 +128,14 @@ TEST(Onnx, ParametersKeepTheirPathsAndTheModelItsState) {
   }
 }
 
-TEST(Onnx, WeightsInF16AreOneInitializerHoweverOftenTheyAreCast) {
-  const Folder folder;
+TEST_F(Onnx, WeightsInF16AreOneInitializerHoweverOftenTheyAreCast) {
   auto fc = nn::make<nn::Linear>(8, 8);
   auto twice = nn::make<nn::Sequential>();
   twice->push_back(fc);
   twice->push_back(fc);
-  io::export_onnx(twice, randn({2, 8}), folder / "m.onnx", {.precision = DType::f16});
+  io::export_onnx(twice, randn({2, 8}), path("m.onnx"), {.precision = DType::f16});
   int weights = 0;
-  for (const Initializer& one : read(folder / "m.onnx").model.initializers) {
+  for (const Initializer& one : read(path("m.onnx")).model.initializers) {
     if (one.value.shape() != Shape{8, 8}) continue;
     ++weights;
     EXPECT_EQ(one.name, "0.weight");
@@ -182,37 +144,34 @@ TEST(Onnx, WeightsInF16AreOneInitializerHoweverOftenTheyAreCast) {
   EXPECT_EQ(weights, 1);
 }
 
-TEST(Onnx, ValuesStandInAFileBesideItWhereAsked) {
-  const Folder folder;
+TEST_F(Onnx, ValuesStandInAFileBesideItWhereAsked) {
   auto net = nn::make<nn::Linear>(64, 64);
-  io::export_onnx(net, randn({2, 64}), folder / "m.onnx", {.external_data = true});
-  EXPECT_GE(fs::file_size(folder / "m.onnx.data"), 64U * 64 * 4);
-  EXPECT_LT(fs::file_size(folder / "m.onnx"), 2000U);
-  for (const Initializer& one : read(folder / "m.onnx").model.initializers) {
+  io::export_onnx(net, randn({2, 64}), path("m.onnx"), {.external_data = true});
+  EXPECT_GE(fs::file_size(path("m.onnx.data")), 64U * 64 * 4);
+  EXPECT_LT(fs::file_size(path("m.onnx")), 2000U);
+  for (const Initializer& one : read(path("m.onnx")).model.initializers) {
     EXPECT_TRUE(one.name != "weight" || equal(one.value, net->weight));
   }
 }
 
-TEST(Onnx, SizesOfTheSecondExampleHaveNames) {
-  const Folder folder;
+TEST_F(Onnx, SizesOfTheSecondExampleHaveNames) {
   auto net = nn::make<nn::Conv2d>(3, 4, 3);
-  io::export_onnx(net, randn({2, 3, 8, 9}), folder / "m.onnx", {.second_example = {randn({3, 3, 12, 9})}});
-  const Model model = read(folder / "m.onnx").model;
+  io::export_onnx(net, randn({2, 3, 8, 9}), path("m.onnx"), {.second_example = {randn({3, 3, 12, 9})}});
+  const Model model = read(path("m.onnx")).model;
   EXPECT_EQ(std::get<std::string>(model.inputs[0].shape[0]), "batch");
   EXPECT_EQ(std::get<std::string>(model.inputs[0].shape[2]), "input_dim2");
   EXPECT_EQ(std::get<std::int64_t>(model.inputs[0].shape[3]), 9);
 }
 
-TEST(Onnx, SizesThatAreAlikeInBothRunsAreToldByTheirPlace) {
-  const Folder folder;
+TEST_F(Onnx, SizesThatAreAlikeInBothRunsAreToldByTheirPlace) {
   auto net = nn::make<FunctionLayer>([](const Tensor& x) {
     const Tensor y = avg_pool2d(x, {.kernel_size = 4});  // its height goes from 2 to 3, as the batch does
     const Tensor rows = y.permute({0, 2, 3, 1}).reshape({y.size(0), y.size(2), y.size(3) * 3});
     return rows.reshape({y.size(0), y.size(2) * y.size(3), 3}) + y.flatten(2).transpose(1, 2);
   });
-  io::export_onnx(net, randn({2, 3, 8, 20}), folder / "m.onnx", {.second_example = {randn({3, 3, 12, 28})}});
+  io::export_onnx(net, randn({2, 3, 8, 20}), path("m.onnx"), {.second_example = {randn({3, 3, 12, 28})}});
   const Tensor x = randn({5, 3, 16, 12});
-  EXPECT_LE(distance(evaluate(read(folder / "m.onnx").model, {x})[0], (*net)(x)), 1e-6);
+  EXPECT_LE(distance(evaluate(read(path("m.onnx")).model, {x})[0], (*net)(x)), 1e-6);
 }
 
 struct TwoOfThree final : nn::Module {
@@ -220,12 +179,11 @@ struct TwoOfThree final : nn::Module {
     return {where(mask, a, b), {a + b, b}};
   }
 };
-TEST(Onnx, SeveralInputsAndOutputsOfAnyDtype) {
-  const Folder folder;
+TEST_F(Onnx, SeveralInputsAndOutputsOfAnyDtype) {
   auto net = nn::make<TwoOfThree>();
   const std::vector<Tensor> inputs{randn({2, 3}), randn({2, 3}), randn({2, 3}) > 0};
-  io::export_onnx(net, inputs, folder / "m.onnx");
-  const Model model = read(folder / "m.onnx").model;
+  io::export_onnx(net, inputs, path("m.onnx"));
+  const Model model = read(path("m.onnx")).model;
   ASSERT_EQ(model.outputs.size(), 3U);
   EXPECT_EQ(model.inputs[2].dtype, DType::boolean);
   const std::vector<Tensor> got = evaluate(model, inputs);
@@ -237,89 +195,86 @@ TEST(Onnx, SeveralInputsAndOutputsOfAnyDtype) {
 struct Product final : nn::Module {
   Tensor forward(const Tensor& a, const Tensor& b) { return a * 2 + b; }
 };
-TEST(Onnx, OneTensorForTwoInputsIsTwoInputs) {
-  const Folder folder;
+TEST_F(Onnx, OneTensorForTwoInputsIsTwoInputs) {
   const Tensor x = randn({2, 3}), y = randn({2, 3});
-  io::export_onnx(nn::make<Product>(), {x, x}, folder / "m.onnx");
-  EXPECT_TRUE(equal(evaluate(read(folder / "m.onnx").model, {x, y})[0], x * 2 + y));
-  io::export_onnx(nn::make<Product>(), {x, x.detach()}, folder / "m.onnx", {.fixed_sizes = true});
-  EXPECT_TRUE(equal(evaluate(read(folder / "m.onnx").model, {x, y})[0], x * 2 + y));
+  io::export_onnx(nn::make<Product>(), {x, x}, path("m.onnx"));
+  EXPECT_TRUE(equal(evaluate(read(path("m.onnx")).model, {x, y})[0], x * 2 + y));
+  io::export_onnx(nn::make<Product>(), {x, x.detach()}, path("m.onnx"), {.fixed_sizes = true});
+  EXPECT_TRUE(equal(evaluate(read(path("m.onnx")).model, {x, y})[0], x * 2 + y));
 }
 
-TEST(Onnx, ARegionAroundTheCallChangesNothing) {
-  const Folder folder;
+TEST_F(Onnx, ARegionAroundTheCallChangesNothing) {
   auto net = nn::make<nn::Linear>(4, 3);
   const amp::Autocast autocast(DType::bf16);
-  io::export_onnx(net, randn({2, 4}), folder / "m.onnx");
-  EXPECT_EQ(read(folder / "m.onnx").model.outputs[0].dtype, DType::f32);
+  io::export_onnx(net, randn({2, 4}), path("m.onnx"));
+  EXPECT_EQ(read(path("m.onnx")).model.outputs[0].dtype, DType::f32);
 }
 
-TEST(Onnx, AFunctionMayCallTheModel) {
-  const Folder folder;
+TEST_F(Onnx, AFunctionMayCallTheModel) {
   auto net = nn::make<nn::LSTM>(4, 3);
   const std::vector<Tensor> inputs{randn({5, 2, 4}), randn({1, 2, 3}), randn({1, 2, 3})};
   const auto call = [&](const std::vector<Tensor>& in) {
     const nn::LSTMOutput out = (*net)(in[0], LstmState{in[1], in[2]});
     return std::vector{out.output, out.state.c};
   };
-  io::export_onnx(*net, inputs, folder / "m.onnx", call, {.fixed_sizes = true});
-  const std::vector<Tensor> got = evaluate(read(folder / "m.onnx").model, inputs), wanted = call(inputs);
+  io::export_onnx(*net, inputs, path("m.onnx"), call, {.fixed_sizes = true});
+  const std::vector<Tensor> got = evaluate(read(path("m.onnx")).model, inputs), wanted = call(inputs);
   EXPECT_LE(distance(got[0], wanted[0]), 1e-5);
   EXPECT_LE(distance(got[1], wanted[1]), 1e-5);
 }
 
-TEST(Onnx, ConstantsThatForwardMakesFollowTheSizes) {
-  const Folder folder;
+TEST_F(Onnx, ConstantsThatForwardMakesFollowTheSizes) {
   auto net = nn::make<FunctionLayer>([](const Tensor& x) {
     return x.detach() + arange(3, 3 + 2 * x.size(0), 2, {.dtype = DType::f32}).unsqueeze(1) +
            full({x.size(0) * 2, 1}, 0.5)[{Slice(0, x.size(0))}] + tensor({1.0F, 2.0F});
   });
-  io::export_onnx(net, randn({2, 2}), folder / "m.onnx");
+  io::export_onnx(net, randn({2, 2}), path("m.onnx"));
   const Tensor x = randn({7, 2});
-  EXPECT_LE(distance(evaluate(read(folder / "m.onnx").model, {x})[0], (*net)(x)), 1e-6);
+  EXPECT_LE(distance(evaluate(read(path("m.onnx")).model, {x})[0], (*net)(x)), 1e-6);
 }
 
-TEST(Onnx, Bf16IsWrittenWithAWarning) {
-  const Folder folder;
+TEST_F(Onnx, Bf16IsWrittenWithAWarning) {
   std::vector<std::string> warnings;
   reset_warnings();
   const WarningHandler before =
       set_warning_handler([&](std::string_view, std::string_view text) { warnings.emplace_back(text); });
   auto net = nn::make<nn::Linear>(4, 3);
-  io::export_onnx(net, randn({2, 4}), folder / "m.onnx", {.precision = DType::bf16});
+  io::export_onnx(net, randn({2, 4}), path("m.onnx"), {.precision = DType::bf16});
   set_warning_handler(before);
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_NE(warnings[0].find("got bf16"), std::string::npos);
-  const Model model = read(folder / "m.onnx").model;
+  const Model model = read(path("m.onnx")).model;
   EXPECT_EQ(model.outputs[0].dtype, DType::bf16);
   EXPECT_EQ(model.initializers[0].value.dtype(), DType::bf16);
 }
 
-TEST(Onnx, APackedSequenceOfFixedLengths) {
-  const Folder folder;
+TEST_F(Onnx, APackedSequenceOfFixedLengths) {
   auto net = nn::make<nn::GRU>(4, 3, nn::RecurrentOptions{.batch_first = true});
   const auto call = [&](const std::vector<Tensor>& in) {
     const auto packed = nn::pack_padded_sequence(in[0], {5, 2}, {.batch_first = true});
     return std::vector{nn::pad_packed_sequence((*net)(packed).output, {.batch_first = true}).output};
   };
   const std::vector<Tensor> inputs{randn({2, 5, 4})};
-  io::export_onnx(*net, inputs, folder / "m.onnx", call, {.fixed_sizes = true});
-  EXPECT_LE(distance(evaluate(read(folder / "m.onnx").model, inputs)[0], call(inputs)[0]), 1e-5);
+  io::export_onnx(*net, inputs, path("m.onnx"), call, {.fixed_sizes = true});
+  EXPECT_LE(distance(evaluate(read(path("m.onnx")).model, inputs)[0], call(inputs)[0]), 1e-5);
 }
 
 // --- refusals: one line, which names op and module, and no file
 
-template <class F>
-std::string refusal(F f, const Tensor& x = randn({2, 4}), const io::OnnxOptions& options = {}) {
-  const Folder folder;
-  auto net = nn::make<nn::Sequential>();
-  net->push_back(nn::make<FunctionLayer>(f));
-  const std::string message = message_of([&] { io::export_onnx(net, x, folder / "m.onnx", options); });
-  EXPECT_EQ(folder.files(), 0);
-  EXPECT_TRUE(net->is_training());
-  EXPECT_EQ(message.find('\n'), std::string::npos);
-  return message;
-}
+class OnnxRefuses : public io::WithFolder {
+ protected:
+  template <class F>
+  std::string refusal(F f, const Tensor& x = randn({2, 4}), const io::OnnxOptions& options = {}) {
+    auto net = nn::make<nn::Sequential>();
+    net->push_back(nn::make<FunctionLayer>(f));
+    const std::string message =
+        test::message_of<Error>([&] { io::export_onnx(net, x, path("m.onnx"), options); });
+    EXPECT_EQ(file_count(), 0);
+    EXPECT_TRUE(net->is_training());
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    return message;
+  }
+};
 ::testing::AssertionResult has(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts) {
     if (text.find(part) == std::string::npos)
@@ -328,11 +283,11 @@ std::string refusal(F f, const Tensor& x = randn({2, 4}), const io::OnnxOptions&
   return ::testing::AssertionSuccess();
 }
 
-TEST(OnnxRefuses, AnOpThatOnnxLacksByOpAndModule) {
+TEST_F(OnnxRefuses, AnOpThatOnnxLacksByOpAndModule) {
   EXPECT_TRUE(has(refusal([](const Tensor& x) { return erfinv(x); }),
                   {"export_onnx: expected ops that ONNX has", "'erfinv'", "FunctionLayer '0'"}));
 }
-TEST(OnnxRefuses, WritesInPlace) {
+TEST_F(OnnxRefuses, WritesInPlace) {
   EXPECT_TRUE(has(refusal([](const Tensor& x) {
                     Tensor y = relu(x);
                     y.add_(1);
@@ -340,7 +295,7 @@ TEST(OnnxRefuses, WritesInPlace) {
                   }),
                   {"export_onnx: expected a forward that leaves", "'relu'", "FunctionLayer '0'"}));
 }
-TEST(OnnxRefuses, RandomNumbersAndHostValues) {
+TEST_F(OnnxRefuses, RandomNumbersAndHostValues) {
   EXPECT_TRUE(
       has(refusal([](const Tensor& x) { return x + randn_like(x); }), {"tensors made in forward", "'add'"}));
   EXPECT_TRUE(has(refusal([](const Tensor& x) { return x * x.to_vector<double>()[0]; }),
@@ -348,12 +303,22 @@ TEST(OnnxRefuses, RandomNumbersAndHostValues) {
   EXPECT_TRUE(has(refusal([](const Tensor& x) { return x / static_cast<double>(x.size(0)); }),
                   {"attributes that do not depend", "fixed_sizes"}));
 }
-TEST(OnnxRefuses, RandomNumbersOfOneSize) {
+struct Scaled final : nn::Module {
+  Tensor forward(const Tensor& x, const Tensor& count) { return x * count.item(); }
+};
+TEST_F(OnnxRefuses, AnInputThatIsReadOnTheHostAlone) {
+  const std::vector<Tensor> inputs{randn({2, 3}), tensor(3)};
+  const std::string message = test::message_of<Error>(
+      [&] { io::export_onnx(nn::make<Scaled>(), inputs, path("m.onnx"), {.fixed_sizes = true}); });
+  EXPECT_TRUE(has(message, {"depends on every input", "none of 'input_1'", "on the host"}));
+  EXPECT_EQ(file_count(), 0);
+}
+TEST_F(OnnxRefuses, RandomNumbersOfOneSize) {
   const auto f = [](const Tensor& x) { return x + randn({4}); };
   EXPECT_TRUE(has(refusal(f), {"tensors made in forward", "'add'"}));
   EXPECT_TRUE(has(refusal(f, randn({2, 4}), {.fixed_sizes = true}), {"tensors made in forward", "'add'"}));
 }
-TEST(OnnxRefuses, ValuesThatForwardCopiesIntoATensorOfItsOwn) {
+TEST_F(OnnxRefuses, ValuesThatForwardCopiesIntoATensorOfItsOwn) {
   const auto f = [](const Tensor& x) {
     const Tensor copy = zeros(x.shape());
     copy.copy_(x);  // no op: the graph would have the example's values
@@ -364,20 +329,19 @@ TEST(OnnxRefuses, ValuesThatForwardCopiesIntoATensorOfItsOwn) {
     EXPECT_TRUE(has(refusal(f, randn({2, 4}), {.fixed_sizes = fixed}), {"tensors made in forward"})) << fixed;
   }
 }
-TEST(OnnxRefuses, BranchesThatTheTwoRunsTakeDifferently) {
+TEST_F(OnnxRefuses, BranchesThatTheTwoRunsTakeDifferently) {
   EXPECT_TRUE(has(refusal([](const Tensor& x) { return x.size(0) > 2 ? relu(x) : sigmoid(x); }),
                   {"the same ops for both sizes", "'relu'"}));
   EXPECT_TRUE(has(refusal([](const Tensor& x) { return x.size(0) > 2 ? relu(relu(x)) : relu(x); }),
                   {"the same ops for both sizes", "2 ops"}));
 }
-TEST(OnnxRefuses, AModelOfOneSizeUnlessItIsFixed) {
+TEST_F(OnnxRefuses, AModelOfOneSizeUnlessItIsFixed) {
   const auto f = [](const Tensor& x) { return x.reshape({2, 2, 2}); };
   EXPECT_TRUE(has(refusal(f), {"a model that also takes [3, 4]", "fixed_sizes = true"}));
-  const Folder folder;
   EXPECT_NO_THROW(
-      io::export_onnx(nn::make<FunctionLayer>(f), randn({2, 4}), folder / "m.onnx", {.fixed_sizes = true}));
+      io::export_onnx(nn::make<FunctionLayer>(f), randn({2, 4}), path("m.onnx"), {.fixed_sizes = true}));
 }
-TEST(OnnxRefuses, OptionsAndInputsThatDoNotFit) {
+TEST_F(OnnxRefuses, OptionsAndInputsThatDoNotFit) {
   const auto same = [](const Tensor& x) { return relu(x); };
   const Tensor x = randn({2, 4});
   EXPECT_TRUE(has(refusal(same, x, {.opset = 16}), {"an opset from 17 to 23, got 16"}));
@@ -387,24 +351,23 @@ TEST(OnnxRefuses, OptionsAndInputsThatDoNotFit) {
   EXPECT_TRUE(has(refusal(same, x, {.input_names = {""}}), {"input_names that differ"}));
   EXPECT_TRUE(has(refusal(same, x, {.second_example = {randn({2, 4, 1})}}), {"a second_example"}));
   EXPECT_TRUE(has(refusal(same, Tensor()), {"undefined"}));
-  const Folder folder;
   auto net = nn::make<nn::Linear>(4, 2);
-  EXPECT_TRUE(has(message_of([&] {
-                    io::export_onnx(net, std::vector{x, x}, folder / "m.onnx");
+  EXPECT_TRUE(has(test::message_of<Error>([&] {
+                    io::export_onnx(net, std::vector{x, x}, path("m.onnx"));
                   }),
                   {"as many tensors as Linear takes, got 2"}));
-  EXPECT_TRUE(has(message_of([&] { io::export_onnx(net, std::vector<Tensor>{}, folder / "m.onnx"); }),
-                  {"an example, got no tensors"}));
-  EXPECT_EQ(folder.files(), 0);
+  EXPECT_TRUE(
+      has(test::message_of<Error>([&] { io::export_onnx(net, std::vector<Tensor>{}, path("m.onnx")); }),
+          {"an example, got no tensors"}));
+  EXPECT_EQ(file_count(), 0);
 }
-TEST(OnnxRefuses, AFileThatCannotBeWritten) {
-  const Folder folder;
+TEST_F(OnnxRefuses, AFileThatCannotBeWritten) {
   auto net = nn::make<nn::Linear>(64, 64);
   const Tensor x = randn({2, 64});
-  EXPECT_THROW(io::export_onnx(net, x, folder / "none/m.onnx"), IoError);
-  fs::create_directories(folder / "m.onnx.data");  // where values would stand
-  EXPECT_THROW(io::export_onnx(net, x, folder / "m.onnx", {.external_data = true}), IoError);
-  EXPECT_FALSE(fs::exists(folder / "m.onnx"));
+  EXPECT_THROW(io::export_onnx(net, x, path("none/m.onnx")), IoError);
+  fs::create_directories(path("m.onnx.data"));  // where values would stand
+  EXPECT_THROW(io::export_onnx(net, x, path("m.onnx"), {.external_data = true}), IoError);
+  EXPECT_FALSE(fs::exists(path("m.onnx")));
 }
 
 }  // namespace

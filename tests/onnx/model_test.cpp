@@ -2,7 +2,6 @@
 #include "mezzo/onnx/model.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -13,26 +12,18 @@
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/random.h"
 #include "mezzo/ops/shape.h"
+#include "mezzo/tests/io/temporary_folder.h"
 #include "onnx/reader.h"
 
 namespace mezzo::onnx::testing {
 namespace {
 
-namespace fs = std::filesystem;
-
-class OnnxFile : public ::testing::Test {
+class OnnxFile : public io::WithFolder {
  protected:
-  OnnxFile()
-      : path_(fs::path(::testing::TempDir()) / ("mezzo_model_" + std::to_string(::getpid()) + ".onnx")) {}
-  ~OnnxFile() override {
-    fs::remove(path_);
-    fs::remove(path_.string() + ".data");
-  }
   [[nodiscard]] ReadModel written(const Model& model, std::optional<bool> external = {}) const {
-    write(model, path_.string(), external);
-    return read(path_.string());
+    write(model, path("m.onnx"), external);
+    return read(path("m.onnx"));
   }
-  fs::path path_;
 };
 
 TEST_F(OnnxFile, HoldsEveryKindOfAttribute) {
@@ -90,14 +81,14 @@ TEST_F(OnnxFile, HoldsTensorsOfEveryDtypeAndShape) {
 }
 
 TEST_F(OnnxFile, SaysSizesByNumberAndName) {
-  const Model model =
-      written({.inputs = {{"a", DType::i64, {"batch", std::int64_t{3}}}}, .outputs = {{"b", DType::f16, {}}}})
-          .model;
+  const Model model = written({.inputs = {{"a", DType::i64, {"batch", std::int64_t{3} << 40}}},
+                               .outputs = {{"b", DType::f16, {}}}})
+                          .model;
   ASSERT_EQ(model.inputs.size(), 1U);
   EXPECT_EQ(model.inputs[0].dtype, DType::i64);
   ASSERT_EQ(model.inputs[0].shape.size(), 2U);
   EXPECT_EQ(std::get<std::string>(model.inputs[0].shape[0]), "batch");
-  EXPECT_EQ(std::get<std::int64_t>(model.inputs[0].shape[1]), 3);
+  EXPECT_EQ(std::get<std::int64_t>(model.inputs[0].shape[1]), std::int64_t{3} << 40);
   EXPECT_EQ(model.outputs[0].name, "b");
   EXPECT_EQ(model.outputs[0].dtype, DType::f16);
   EXPECT_TRUE(model.outputs[0].shape.empty());
@@ -119,7 +110,7 @@ TEST_F(OnnxFile, SmallValuesStayBesideLargeOnesElsewhere) {
   EXPECT_TRUE(equal(got.initializers[0].value, large));
   EXPECT_TRUE(equal(got.initializers[1].value, small));
   EXPECT_TRUE(equal(got.initializers[2].value, other));
-  EXPECT_EQ(fs::file_size(path_.string() + ".data"), 4096U + 2000U) << "each begins at a page";
+  EXPECT_EQ(std::filesystem::file_size(path("m.onnx.data")), 4096U + 2000U) << "each begins at a page";
 }
 
 }  // namespace

@@ -84,6 +84,20 @@ void add_pointwise_3(Cases& list) {
 void add_reductions(Cases& list) {
   const Tensor input = randn({2, 6});
   list.op("prod", input, [](const Tensor& x) -> Tensor { return prod(x, 1) + prod(x); });
+  list.op("index_add", input, [](const Tensor& x) -> Tensor {
+    return index_add(x, 1, tensor({0, 2, 2}), x.narrow(1, 0, 3), 0.5);
+  });
+  list.op("index_copy_columns", input, [](const Tensor& x) -> Tensor {
+    return index_copy(x, -1, tensor({5, 1}), x.narrow(1, 2, 2) * 3);
+  });
+  list.op("scatter_reduce", input, [](const Tensor& x) -> Tensor {
+    return scatter_reduce(x, 1, (x > 0).to(DType::i64), x, ScatterReduction::sum);
+  });
+  list.op("scatter_largest", input,
+          [](const Tensor& x) -> Tensor {
+            return scatter_reduce(x, 1, (x > 0).to(DType::i64), x * 2, ScatterReduction::amax);
+          },
+          {.opset = 18});
   list.op("index_copy", input,
           [](const Tensor& x) -> Tensor { return index_copy(zeros_like(x), 0, arange(x.size(0)), x); });
   list.op("cumsum", input, [](const Tensor& x) -> Tensor { return cumsum(x, 1); });

@@ -13,12 +13,13 @@ namespace {
 using namespace mezzo;
 
 struct Options {
-  std::string output = ".";
+  std::string output = ".", device = "auto";
   std::int64_t steps = 150, opset = 17;
 };
 
 void add_options(CLI::App& app, Options& options) {
   app.add_option("--output", options.output, "folder of the files")->capture_default_str();
+  app.add_option("--device", options.device, "auto, cpu, cuda or cuda:N")->capture_default_str();
   app.add_option("--steps", options.steps, "training steps")->capture_default_str();
   app.add_option("--opset", options.opset, "version of ONNX's list of ops, 17 to 23")->capture_default_str();
 }
@@ -38,7 +39,7 @@ nn::Sequential classifier() {
 }
 
 /// Images [N, 1, 28, 28] in [0, 1], and their digits.
-std::pair<Tensor, Tensor> batch_of(std::int64_t count, std::uint64_t seed) {
+std::pair<Tensor, Tensor> batch_of(std::int64_t count, std::uint64_t seed, Device device) {
   const examples::DrawnDigits digits{count, seed};
   Tensors images, labels;
   for (std::int64_t i = 0; i < count; ++i) {
@@ -46,24 +47,26 @@ std::pair<Tensor, Tensor> batch_of(std::int64_t count, std::uint64_t seed) {
     images.push_back(example.data.to(DType::f32) / 255);
     labels.push_back(example.target);
   }
-  return {stack(images), stack(labels)};
+  return {stack(images).to(device), stack(labels).to(device)};
 }
 
 void run(const Options& options) {
+  const Device device = options.device == "auto" ? Device::best() : Device::parse(options.device);
   nn::Sequential net = classifier();
+  net.to(device);
   optim::AdamW optimizer(net, {.lr = 3e-3});
   for (std::int64_t step = 0; step < options.steps; ++step) {
-    const auto [images, labels] = batch_of(32, static_cast<std::uint64_t>(step) + 1);
+    const auto [images, labels] = batch_of(32, static_cast<std::uint64_t>(step) + 1, device);
     Tensor loss;
     {
-      const amp::Autocast autocast(Device::cpu(), DType::bf16);
+      const amp::Autocast autocast(device, DType::bf16);
       loss = cross_entropy(net(images), labels);
     }
     loss.backward();
     optimizer.step();
     optimizer.zero_grad();
   }
-  const auto [images, labels] = batch_of(64, 0);
+  const auto [images, labels] = batch_of(64, 0, device);
   for (const DType precision : {DType::f32, DType::f16}) {
     const std::string name = options.output + "/digits." + std::string(info(precision).name);
     io::export_onnx(net, narrow(images, 0, 0, 2), name + ".onnx",
@@ -73,7 +76,7 @@ void run(const Options& options) {
                      .output_names = {"scores"}});
     net.eval();
     const NoGrad no_grad;
-    const amp::Autocast autocast(Device::cpu(), precision, {.enabled = precision != DType::f32});
+    const amp::Autocast autocast(device, precision, {.enabled = precision != DType::f32});
     const Tensor scores = net(images);
     io::write_npz(name + ".npz", {{"image", images}, {"scores", scores}});
     std::printf("%s.onnx: %.0f %% of 64 digits\n", name.c_str(),
@@ -84,6 +87,5 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return run_program(argc, argv, "export_onnx", "Trains a small network and writes it as ONNX.", add_options,
-                     run);
+  return run_program(argc, argv, "export", "Trains a small network and writes it as ONNX.", add_options, run);
 }

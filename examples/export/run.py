@@ -1,4 +1,4 @@
-"""Runs the files of export_onnx in onnxruntime and compares with what mezzo computed.
+"""Runs the files of the program export in onnxruntime and compares with what mezzo computed.
 
 usage: python3 run.py FOLDER     needs: pip install numpy onnxruntime
 """
