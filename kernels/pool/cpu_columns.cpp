@@ -1,5 +1,4 @@
-// unfold and fold on the CPU: both go through the rows of windows that position k of the kernel makes of a
-// row of the image.
+// fold on the CPU, by the rows of windows that position k of the kernel makes of a row of the image.
 #include "mezzo/kernels/pool/columns.h"
 
 #include <algorithm>
@@ -25,42 +24,12 @@ struct Position {
           number % all.kernel[2]},
         windows{windows_at(all, 0, k[0]), windows_at(all, 1, k[1]), windows_at(all, 2, k[2])} {}
 
-  [[nodiscard]] bool has(std::int64_t d, std::int64_t h) const {
-    return d >= windows[0].first && d < windows[0].last && h >= windows[1].first && h < windows[1].last;
-  }
   /// The place of the first window of row (d, h) that has one.
   [[nodiscard]] std::int64_t place(const Windows& all, std::int64_t d, std::int64_t h) const {
     const std::int64_t row = all.position(0, d, k[0]) * all.input[1] + all.position(1, h, k[1]);
     return row * all.input[2] + all.position(2, windows[2].first, k[2]);
   }
 };
-
-/// Elements moved from an image to a row of `n` windows.
-template <class T>
-void take_row(const T* x, std::int64_t step, T* columns, std::int64_t n) {
-  if (step == 1) {
-    std::copy_n(x, n, columns);
-    return;
-  }
-  for (std::int64_t o = 0; o < n; ++o) columns[o] = x[o * step];
-}
-
-/// The columns of one position of the kernel over one plane.
-template <class T>
-void take_position(const Windows& windows, const Position& at, const T* x, T* columns) {
-  const std::int64_t width = windows.output[2], first = at.windows[2].first, last = at.windows[2].last;
-  for (std::int64_t d = 0; d < windows.output[0]; ++d) {
-    for (std::int64_t h = 0; h < windows.output[1]; ++h, columns += width) {
-      if (!at.has(d, h) || first >= last) {
-        std::fill_n(columns, width, T{0});
-        continue;
-      }
-      std::fill_n(columns, first, T{0});
-      take_row(x + at.place(windows, d, h), windows.stride[2], columns + first, last - first);
-      std::fill_n(columns + last, width - last, T{0});
-    }
-  }
-}
 
 template <class T>
 struct AddRow {
@@ -103,20 +72,6 @@ void fold_as(std::int64_t planes, const Windows& windows, const View& x, const V
 }
 
 }  // namespace
-
-void unfold(std::int64_t planes, const Windows& windows, const View& columns, const View& x) {
-  const std::int64_t kernels = windows.kernels(), inputs = windows.inputs(), outputs = windows.outputs();
-  with_bits(size_of(x.dtype), [&](auto bits) {
-    using T = decltype(bits);
-    parallel_for(planes * kernels, detail::pool_grain(outputs, 1), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        take_position(windows, Position(windows, r % kernels),
-                      static_cast<const T*>(x.data) + r / kernels * inputs,
-                      static_cast<T*>(columns.data) + r * outputs);
-      }
-    });
-  });
-}
 
 void fold(std::int64_t planes, const Windows& windows, const View& x, const View& columns) {
   if (compute_dtype(x.dtype) == DType::f64 || compute_dtype(columns.dtype) == DType::f64)

@@ -1,6 +1,5 @@
-// CUDA kernels of unfold and fold. A thread has an element of the result, in the order of memory. fold
-// gathers: a thread adds up what all columns have for its place, in the order of the kernel's places, without
-// atomics.
+// The CUDA kernel of fold, which gathers: a thread has an element of the result, in the order of memory, and
+// adds up what all columns have for its place, in the order of the kernel's places, without atomics.
 //
 // Bounds: an element's number is below the array's size, and a place or window is used only after it was
 // found to lie inside.
@@ -30,21 +29,6 @@ struct Places3 {
 }
 [[nodiscard]] __device__ std::int64_t offset3(const Places3& places, const Windows::Sizes& sizes) {
   return ((places.first * sizes[0] + places.at[0]) * sizes[1] + places.at[1]) * sizes[2] + places.at[2];
-}
-
-template <class T>
-__global__ void take_columns(std::int64_t planes, Windows windows, T* columns, const T* x) {
-  const std::int64_t total = planes * windows.kernels() * windows.outputs();
-  for (std::int64_t e = first_index(); e < total; e += grid_size()) {
-    const Places3 o = places3(e, windows.output), k = places3(o.first, windows.kernel);
-    Places3 i{k.first, {}};
-    bool inside = true;
-    for (int d = 0; d < 3; ++d) {
-      i.at[d] = windows.position(d, o.at[d], k.at[d]);
-      inside = inside && windows.inside(d, i.at[d]);
-    }
-    columns[e] = inside ? x[offset3(i, windows.input)] : T{0};
-  }
 }
 
 /// The window in which position k of the kernel is place i, or -1.
@@ -82,13 +66,6 @@ __global__ void add_columns(std::int64_t planes, Windows windows, Array x, Array
 }
 
 }  // namespace
-
-void unfold(Device device, std::int64_t planes, const Windows& windows, const View& columns, const View& x) {
-  with_bits(size_of(x.dtype), [&]<class T>(T /*bits*/) {
-    start(device, planes * windows.kernels() * windows.outputs(), take_columns<T>, planes, windows,
-          static_cast<T*>(columns.data), static_cast<const T*>(x.data));
-  });
-}
 
 void fold(Device device, std::int64_t planes, const Windows& windows, const View& x, const View& columns) {
   const bool wide = x.dtype == DType::f64 || columns.dtype == DType::f64;

@@ -1,8 +1,11 @@
-// Descriptors of unfold and fold, each the other's gradient.
+// Descriptors of unfold and fold, each the other's gradient: a copy out of a view that shows the blocks of a
+// padded image, and the sums of such blocks.
 #include "mezzo/ops/fold.h"
 
 #include "mezzo/kernels/pool/columns.h"
 #include "mezzo/ops/factory.h"
+#include "mezzo/ops/rearrange.h"
+#include "mezzo/ops/shape.h"
 #include "mezzo/ops/vision/pooling_common.h"
 
 namespace mezzo {
@@ -48,6 +51,20 @@ kernels::Windows blocks(std::string_view op, const UnfoldAttrs& attrs, const Sha
 
 // --- unfold
 
+/// The blocks of padded images [planes, height, width], as a view [planes, kernel, kernel, blocks, blocks].
+Tensor blocks_in(const Tensor& images, const kernels::Windows& windows) {
+  const Shape shape{images.size(0), windows.kernel[1], windows.kernel[2], windows.output[1],
+                    windows.output[2]};
+  Dims strides{images.strides()[0]};
+  for (const auto& steps : {windows.dilation, windows.stride}) {
+    for (const std::size_t dim : {1, 2}) {
+      const bool moves = shape[strides.size()] > 1;  // a step over nothing may be huge
+      strides.push_back(images.strides()[dim] * (moves ? steps[dim] : 1));
+    }
+  }
+  return alias(images, shape, strides, images.impl().offset, true);
+}
+
 Outputs unfold_forward(const ForwardArgs<UnfoldAttrs>& args) {
   constexpr std::string_view kOp = "unfold";
   const Tensor& x = args.in(0);
@@ -61,10 +78,12 @@ Outputs unfold_forward(const ForwardArgs<UnfoldAttrs>& args) {
   shape.back() *= windows.kernels();
   shape.push_back(windows.outputs());
   layout::checked_numel(kOp, shape);
-  const Tensor columns = empty(shape, {.dtype = x.dtype(), .device = x.device()}), in = x.contiguous();
-  if (columns.numel() > 0)
-    kernels::unfold(x.device(), layout::numel(images), windows, view_of(columns), view_of(in));
-  return columns;
+  if (layout::numel(shape) == 0) return empty(shape, {.dtype = x.dtype(), .device = x.device()});
+  const std::int64_t rows = windows.padding[1], columns = windows.padding[2];
+  const Tensor planes = reshape(x, {layout::numel(images), windows.input[1], windows.input[2]});
+  const Tensor padded =
+      rows + columns == 0 ? planes.contiguous() : pad(planes, {columns, columns, rows, rows});
+  return reshape(blocks_in(padded, windows).contiguous(), shape);
 }
 Gradients unfold_vjp(const VjpArgs<UnfoldAttrs>& args) {
   const UnfoldAttrs& attrs = args.attrs;
