@@ -1,7 +1,6 @@
 // A call of a mezzo op that becomes nodes: what a mapping (onnx/mappings.h) reads and writes.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,7 +1,6 @@
 // Sizes that vary between the two runs: their names, and how a graph computes them from the sizes of its
 // values.
 #include <algorithm>
-#include <array>
 
 #include "mezzo/onnx/graph.h"
 #include "mezzo/ops/factory.h"
