@@ -131,8 +131,13 @@ struct BCEWithLogitsLossOptions {
 class BCEWithLogitsLoss final : public Loss {
  public:
   using Options = BCEWithLogitsLossOptions;
-  explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options = {});
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options = {})
+      : weight(*this, "weight", options.weight),
+        pos_weight(*this, "pos_weight", options.pos_weight),
+        reduction_(options.reduction) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override {
+    return binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction_);
+  }
 
   Buffer weight;
   Buffer pos_weight;
@@ -262,9 +267,13 @@ class CTCLoss final : public Module {
   using Options = CtcLossAttrs;
   explicit CTCLoss(const CtcLossAttrs& options = {}) : options_(options) {}
   [[nodiscard]] Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                               const Tensor& target_lengths) const;
+                               const Tensor& target_lengths) const {
+    return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
+  }
   [[nodiscard]] Tensor forward(const Tensor& log_probs, const Tensor& targets, const IntList& input_lengths,
-                               const IntList& target_lengths) const;
+                               const IntList& target_lengths) const {
+    return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
+  }
 
  private:
   CtcLossAttrs options_;

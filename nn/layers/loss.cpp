@@ -1,4 +1,4 @@
-// Each forward calls the loss function of its name with the module's options. Weights are kept as buffers.
+// What the mean of a weighted loss is divided by.
 #include "mezzo/nn/loss.h"
 
 #include <algorithm>
@@ -42,24 +42,6 @@ Tensor CrossEntropyLoss::mean_divisor(const Tensor& target) const {
   const std::int64_t classes = target.size(target.dim() > 1 ? 1 : 0);
   return full({}, static_cast<double>(target.numel() / std::max<std::int64_t>(classes, 1)),
               {.dtype = DType::f64, .device = target.device()});
-}
-
-BCEWithLogitsLoss::BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options)
-    : weight(*this, "weight", options.weight),
-      pos_weight(*this, "pos_weight", options.pos_weight),
-      reduction_(options.reduction) {}
-
-Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) {
-  return binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction_);
-}
-
-Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                        const Tensor& target_lengths) const {
-  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
-}
-Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const IntList& input_lengths,
-                        const IntList& target_lengths) const {
-  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
 }
 
 }  // namespace mezzo::nn
