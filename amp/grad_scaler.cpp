@@ -121,13 +121,6 @@ void widen(const OwnedGradients& gradients, const optim::Optimizer& optimizer) {
   for (const auto& [owner, gradient] : widened) parameters[owner].set_grad(gradient);
 }
 
-std::vector<kernels::View> views_of(std::span<const TensorRef> tensors) {
-  std::vector<kernels::View> views;
-  views.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) views.push_back(ops::view_of(tensor));
-  return views;
-}
-
 }  // namespace
 
 void GradScaler::settle(Device device) {
@@ -216,7 +209,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   const OwnedGradients gradients = gradients_of(optimizer, op);
   begin(state, optimizer, op);
   widen(gradients, optimizer);
-  kernels::unscale(record_.device(), views_of(gradients.tensors), record_in(state.record),
+  kernels::unscale(record_.device(), ops::views_of(gradients.tensors), record_in(state.record),
                    {gradients.owners});
   optimizer.agree_on_found_inf(record_in(state.record));
   for (const Tensor& gradient : gradients.tensors) gradient.impl().storage->bump_version();
@@ -242,7 +235,7 @@ void GradScaler::check_gradients(PerOptimizer& state, const optim::Optimizer& op
   lock_parameters(optimizer, locks);
   const OwnedGradients gradients = gradients_of(optimizer, op);
   if (state.stage == Stage::ready) begin(state, optimizer, op);
-  kernels::check_finite(record_.device(), views_of(gradients.tensors), record_in(state.record),
+  kernels::check_finite(record_.device(), ops::views_of(gradients.tensors), record_in(state.record),
                         {gradients.owners});
 }
 

@@ -1,6 +1,5 @@
 // How a node is recorded: edges to the makers of its inputs, and saved tensors, whose versions are checked
-// when they are used. Long chains of nodes are destroyed in a loop, without recursion. Also the state of
-// the thread's input hook.
+// when they are used. Long chains of nodes are destroyed in a loop, without recursion.
 #include "mezzo/autograd/node.h"
 
 #include <atomic>
@@ -10,40 +9,13 @@
 #include "mezzo/autograd/progress.h"
 #include "mezzo/autograd/region.h"
 #include "mezzo/core/error.h"
-#include "mezzo/core/memory/scope_list.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo {
 
 namespace {
-constinit thread_local detail::ScopeList<InputHookState> open_input_hooks;
 thread_local autograd::Progress current_progress;
 }  // namespace
-
-InputHookState input_hook_state() noexcept { return open_input_hooks.value_or({}); }
-
-namespace detail {
-
-ScopeList<InputHookState>& input_hooks() noexcept { return open_input_hooks; }
-template class LocalScope<InputHookState, input_hooks>;
-
-OpenScope<InputHookState>* begin_input_hook(InputHookState own, Scope<InputHookState>::Derive derive,
-                                            void (*gone)() noexcept) {
-  OpenScope<InputHookState>* const scope = open_input_hooks.begin(own, derive);
-  scope->gone = gone;
-  return scope;
-}
-
-void end_input_hook(OpenScope<InputHookState>* scope) noexcept { open_input_hooks.end(scope); }
-
-int derived_input_hooks() noexcept {
-  int count = 0;
-  for (const Scope<InputHookState>* scope = open_input_hooks.newest(); scope != nullptr; scope = scope->older)
-    count += scope->derive != nullptr ? 1 : 0;
-  return count;
-}
-
-}  // namespace detail
 
 namespace autograd {
 

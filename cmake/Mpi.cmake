@@ -25,6 +25,6 @@ if(MEZZO_HAVE_MPI)
   target_compile_options(mezzo_mpi PRIVATE ${MEZZO_NOT_INSTRUMENTED})
   target_link_libraries(mezzo_mpi PRIVATE mezzo_flags MPI::MPI_CXX)
   add_dependencies(mezzo mezzo_mpi)
-  set_property(SOURCE "${PROJECT_SOURCE_DIR}/dist/mpi/library.cpp" APPEND PROPERTY COMPILE_DEFINITIONS MEZZO_HAVE_MPI=1
+  set_property(SOURCE "${PROJECT_SOURCE_DIR}/dist/init.cpp" APPEND PROPERTY COMPILE_DEFINITIONS MEZZO_HAVE_MPI=1
     "MEZZO_MPI_INSTALLED=\"${CMAKE_INSTALL_FULL_LIBDIR}/libmezzo_mpi.so\"")
 endif()

@@ -22,39 +22,23 @@ template <class To, class From>
   return __builtin_bit_cast(To, value);
 }
 
-/// Binary layout of the wide formats: integer type of the same size, stored mantissa bits, exponent bias.
-template <class Wide>
-struct WideLayout;
-
-template <>
-struct WideLayout<float> {
-  using Bits = std::int32_t;
-  static constexpr int kMantissaBits = 23;
-  static constexpr int kBias = 127;
-};
-
-template <>
-struct WideLayout<double> {
-  using Bits = std::int64_t;
-  static constexpr int kMantissaBits = 52;
-  static constexpr int kBias = 1023;
-};
-
-/// Binary layout of the narrow formats: integer of their size, stored mantissa bits, exponent bias. All but
+/// Binary layout of a floating format: an integer of its size, stored mantissa bits, exponent bias. All but
 /// e4m3 keep the largest exponent for infinity and NaN, as IEEE 754 does.
-struct HalfLayout {
-  using Bits = std::uint16_t;
-  static constexpr int kMantissaBits = 10;
-  static constexpr int kBias = 15;
-  static constexpr bool kHasInfinity = true;
+template <class Integer, int kMantissa, int kExponentBias, bool kInfinity = true>
+struct FloatLayout {
+  using Bits = Integer;
+  static constexpr int kMantissaBits = kMantissa;
+  static constexpr int kBias = kExponentBias;
+  static constexpr bool kHasInfinity = kInfinity;
 };
 
-struct BFloat16Layout {
-  using Bits = std::uint16_t;
-  static constexpr int kMantissaBits = 7;
-  static constexpr int kBias = 127;
-  static constexpr bool kHasInfinity = true;
-};
+/// Of the wide formats, float and double.
+template <class Wide>
+using WideLayout = std::conditional_t<std::is_same_v<Wide, float>, FloatLayout<std::int32_t, 23, 127>,
+                                      FloatLayout<std::int64_t, 52, 1023>>;
+/// Of the narrow ones.
+using HalfLayout = FloatLayout<std::uint16_t, 10, 15>;
+using BFloat16Layout = FloatLayout<std::uint16_t, 7, 127>;
 
 /// `value` rounded once, to nearest even, to the format `Narrow`. Subnormals are kept, overflow gives
 /// infinity, a NaN stays a quiet NaN of the same sign with the upper bits of its payload. Without an

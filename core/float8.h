@@ -36,19 +36,8 @@ template <class Layout>
 }
 
 /// No infinity: the largest exponent holds numbers too, but for the one pattern of NaN.
-struct E4M3Layout {
-  using Bits = std::uint8_t;
-  static constexpr int kMantissaBits = 3;
-  static constexpr int kBias = 7;
-  static constexpr bool kHasInfinity = false;
-};
-
-struct E5M2Layout {
-  using Bits = std::uint8_t;
-  static constexpr int kMantissaBits = 2;
-  static constexpr int kBias = 15;
-  static constexpr bool kHasInfinity = true;
-};
+using E4M3Layout = FloatLayout<std::uint8_t, 3, 7, false>;
+using E5M2Layout = FloatLayout<std::uint8_t, 2, 15>;
 
 }  // namespace detail
 

@@ -7,7 +7,13 @@
 #include <string>
 #include <utility>
 
-namespace mezzo::layout {
+namespace mezzo {
+
+void detail::refuse_dim() {
+  throw ShapeError("shape", "at most 8 dimensions", "more", "flatten some of them");
+}
+
+namespace layout {
 
 std::int64_t numel(const Shape& shape) {
   std::int64_t count = 1;
@@ -234,4 +240,6 @@ void collapse(Shape& shape, std::span<Dims> strides) {
   }
 }
 
-}  // namespace mezzo::layout
+}  // namespace layout
+
+}  // namespace mezzo

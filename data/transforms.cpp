@@ -118,15 +118,11 @@ Tensor RandomResizedCrop::operator()(const Tensor& image, Random& random) const 
   return resize(crop(image, *box), size_, options_.resize);
 }
 
-RandomHorizontalFlip::RandomHorizontalFlip(double p) : p_(checked_probability("RandomHorizontalFlip", p)) {}
-Tensor RandomHorizontalFlip::operator()(const Tensor& image, Random& random) const {
-  return random.bernoulli(p_) ? hflip(image) : image;
-}
-
-RandomVerticalFlip::RandomVerticalFlip(double p) : p_(checked_probability("RandomVerticalFlip", p)) {}
-Tensor RandomVerticalFlip::operator()(const Tensor& image, Random& random) const {
-  return random.bernoulli(p_) ? vflip(image) : image;
-}
+template <Tensor (*kMirror)(const Tensor&)>
+RandomFlip<kMirror>::RandomFlip(double p)
+    : p_(checked_probability(kMirror == hflip ? "RandomHorizontalFlip" : "RandomVerticalFlip", p)) {}
+template class RandomFlip<hflip>;
+template class RandomFlip<vflip>;
 
 RandomRotation::RandomRotation(double degrees, const RotateOptions& options)
     : degrees_(degrees), options_(options) {

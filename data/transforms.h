@@ -124,22 +124,19 @@ class RandomResizedCrop {
 };
 
 /// Mirrored with probability p. Throws: ValueError for one outside of [0, 1].
-class RandomHorizontalFlip {
+template <Tensor (*kMirror)(const Tensor&)>
+class RandomFlip {
  public:
-  explicit RandomHorizontalFlip(double p = 0.5);
-  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const;
+  explicit RandomFlip(double p = 0.5);
+  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const {
+    return random.bernoulli(p_) ? kMirror(image) : image;
+  }
 
  private:
   double p_;
 };
-class RandomVerticalFlip {
- public:
-  explicit RandomVerticalFlip(double p = 0.5);
-  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const;
-
- private:
-  double p_;
-};
+using RandomHorizontalFlip = RandomFlip<hflip>;
+using RandomVerticalFlip = RandomFlip<vflip>;
 
 /// Turned by an angle from -degrees to degrees. Throws: ValueError for a negative or infinite one.
 class RandomRotation {

@@ -1,6 +1,7 @@
 // This process's session: how it begins, and the ways in which it may end.
 #include "mezzo/dist/init.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -11,13 +12,14 @@
 #include <exception>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/dist/detail/checked_transport.h"
 #include "mezzo/dist/detail/group_state.h"
 #include "mezzo/dist/detail/launch.h"
-#include "mezzo/dist/mpi/library.h"
+#include "mezzo/dist/mpi/functions.h"
 #include "mezzo/dist/mpi/transport.h"
 #include "mezzo/dist/mpi/world.h"
 #ifdef MEZZO_HAVE_NCCL
@@ -27,6 +29,68 @@
 namespace mezzo::dist {
 
 namespace {
+
+// --- libmezzo_mpi.so
+
+constexpr const char* kMpiModule = "libmezzo_mpi.so";
+
+void add_folders_of(const std::string& program, std::vector<std::string>* files) {
+  const std::size_t slash = program.rfind('/');
+  const std::string folder = slash == std::string::npos ? "./" : program.substr(0, slash + 1);
+  for (const char* const place : {"", "../", "../lib/"}) files->push_back(folder + place + kMpiModule);
+}
+
+/// Where it may be, best first.
+std::vector<std::string> mpi_modules() {
+  std::vector<std::string> files;
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&mpi_modules), &info) != 0 && info.dli_fname != nullptr)
+    add_folders_of(info.dli_fname, &files);
+  char program[4096];
+  const ssize_t length = readlink("/proc/self/exe", program, sizeof program);
+  if (length > 0) add_folders_of(std::string(program, static_cast<std::size_t>(length)), &files);
+#ifdef MEZZO_MPI_INSTALLED
+  files.emplace_back(MEZZO_MPI_INSTALLED);
+#endif
+  return files;
+}
+
+const MezzoMpiFunctions* open_mpi_module(const std::string& file, std::string* why) {
+  // Its names become global, as parts of an MPI that are opened later need them.
+  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (handle == nullptr) {
+    const char* const error = dlerror();
+    *why = error == nullptr ? file + " cannot be opened" : error;
+    return nullptr;
+  }
+  void* const function = dlsym(handle, "mezzo_mpi_functions");
+  const MezzoMpiFunctions* const table =
+      function == nullptr ? nullptr : reinterpret_cast<MezzoMpiFunctionsOf>(function)();
+  if (table == nullptr || table->version != MEZZO_MPI_VERSION) {
+    *why = file + " is of another version of mezzo";
+    return nullptr;
+  }
+  return table;
+}
+
+/// The table of libmezzo_mpi.so, the part of mezzo that is linked with MPI, or null and the reason in `*why`.
+/// Looked for: the file that MEZZO_MPI_MODULE names, else beside libmezzo and the program, in the folder
+/// above and in lib/ there, then where mezzo was installed.
+const MezzoMpiFunctions* open_mpi(std::string* why) {
+  const char* const named = std::getenv("MEZZO_MPI_MODULE");
+  if (named != nullptr && *named != '\0') return open_mpi_module(named, why);
+#ifdef MEZZO_HAVE_MPI
+  *why = "no libmezzo_mpi.so beside libmezzo or the program";
+#else
+  *why = "mezzo was built without MPI";
+#endif
+  for (const std::string& file : mpi_modules()) {
+    if (access(file.c_str(), F_OK) == 0) return open_mpi_module(file, why);
+  }
+  return nullptr;
+}
+
+// --- the session
 
 /// The open session's.
 struct Place {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tuple>
+#include <type_traits>
 
 #include "mezzo/nn/module.h"
 #include "mezzo/ops/loss.h"
@@ -42,6 +43,21 @@ class LossOf<F> : public Loss {
   std::tuple<Options...> options_;
 };
 
+/// A loss `F` with a weight of each class or element, and the options behind it.
+template <class Options, Tensor (*F)(const Tensor&, const Tensor&, const Tensor&, Options)>
+class WeightedLoss : public Loss {
+ public:
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override {
+    return F(input, target, weight, options_);
+  }
+
+  Buffer weight;
+
+ protected:
+  WeightedLoss(const Tensor& value, Options options) : weight(*this, "weight", value), options_(options) {}
+  std::remove_cvref_t<Options> options_;
+};
+
 /// `mse_loss`: (input - target)^2.
 class MSELoss final : public LossOf<mse_loss> {
  public:
@@ -62,19 +78,14 @@ struct NLLLossOptions {
 };
 
 /// `nll_loss` of log-probabilities.
-class NLLLoss final : public Loss {
+class NLLLoss final : public WeightedLoss<const NllLossAttrs&, nll_loss> {
  public:
   using Options = NLLLossOptions;
-  explicit NLLLoss(const NLLLossOptions& options = {});
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  explicit NLLLoss(const NLLLossOptions& options = {})
+      : WeightedLoss(options.weight, {options.ignore_index, options.reduction}) {}
   [[nodiscard]] bool weighs_targets() const override { return options_.reduction == Reduction::mean; }
   /// The sum of the weights of the targets that are not ignored.
   [[nodiscard]] Tensor mean_divisor(const Tensor& target) const override;
-
-  Buffer weight;
-
- private:
-  NllLossAttrs options_;
 };
 
 /// Options of CrossEntropyLoss; see ops/loss.h.
@@ -86,19 +97,14 @@ struct CrossEntropyLossOptions {
 };
 
 /// `cross_entropy` of logits, with class indices or probabilities as target.
-class CrossEntropyLoss final : public Loss {
+class CrossEntropyLoss final : public WeightedLoss<const CrossEntropyAttrs&, cross_entropy> {
  public:
   using Options = CrossEntropyLossOptions;
-  explicit CrossEntropyLoss(const CrossEntropyLossOptions& options = {});
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  explicit CrossEntropyLoss(const CrossEntropyLossOptions& options = {})
+      : WeightedLoss(options.weight, {options.ignore_index, options.reduction, options.label_smoothing}) {}
   [[nodiscard]] bool weighs_targets() const override { return options_.reduction == Reduction::mean; }
   /// The sum of the weights of the targets that are not ignored; of probabilities their rows.
   [[nodiscard]] Tensor mean_divisor(const Tensor& target) const override;
-
-  Buffer weight;
-
- private:
-  CrossEntropyAttrs options_;
 };
 
 /// Options of BCELoss.
@@ -108,16 +114,10 @@ struct BCELossOptions {
 };
 
 /// `binary_cross_entropy` of probabilities.
-class BCELoss final : public Loss {
+class BCELoss final : public WeightedLoss<Reduction, binary_cross_entropy> {
  public:
   using Options = BCELossOptions;
-  explicit BCELoss(const BCELossOptions& options = {});
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
-
-  Buffer weight;
-
- private:
-  Reduction reduction_;
+  explicit BCELoss(const BCELossOptions& options = {}) : WeightedLoss(options.weight, options.reduction) {}
 };
 
 /// Options of BCEWithLogitsLoss.
@@ -131,8 +131,13 @@ struct BCEWithLogitsLossOptions {
 class BCEWithLogitsLoss final : public Loss {
  public:
   using Options = BCEWithLogitsLossOptions;
-  explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options = {});
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
+  explicit BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options = {})
+      : weight(*this, "weight", options.weight),
+        pos_weight(*this, "pos_weight", options.pos_weight),
+        reduction_(options.reduction) {}
+  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override {
+    return binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction_);
+  }
 
   Buffer weight;
   Buffer pos_weight;
@@ -207,16 +212,11 @@ struct MultiMarginLossOptions {
 };
 
 /// `multi_margin_loss` of scores, with class indices as target.
-class MultiMarginLoss final : public Loss {
+class MultiMarginLoss final : public WeightedLoss<const MultiMarginLossAttrs&, multi_margin_loss> {
  public:
   using Options = MultiMarginLossOptions;
-  explicit MultiMarginLoss(const MultiMarginLossOptions& options = {});
-  [[nodiscard]] Tensor forward(const Tensor& input, const Tensor& target) override;
-
-  Buffer weight;
-
- private:
-  MultiMarginLossAttrs options_;
+  explicit MultiMarginLoss(const MultiMarginLossOptions& options = {})
+      : WeightedLoss(options.weight, {options.p, options.margin, options.reduction}) {}
 };
 
 // --- of more than two tensors
@@ -267,9 +267,13 @@ class CTCLoss final : public Module {
   using Options = CtcLossAttrs;
   explicit CTCLoss(const CtcLossAttrs& options = {}) : options_(options) {}
   [[nodiscard]] Tensor forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                               const Tensor& target_lengths) const;
+                               const Tensor& target_lengths) const {
+    return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
+  }
   [[nodiscard]] Tensor forward(const Tensor& log_probs, const Tensor& targets, const IntList& input_lengths,
-                               const IntList& target_lengths) const;
+                               const IntList& target_lengths) const {
+    return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
+  }
 
  private:
   CtcLossAttrs options_;

@@ -63,28 +63,46 @@ class TransformerEncoderLayer final : public Layer {
   bool norm_first_;
 };
 
+namespace detail {
+/// Base of TransformerEncoder and TransformerDecoder: the layers of type L, and the norm after them.
+template <class Base, class L>
+class TransformerStack : public Base {
+ public:
+  TransformerStack(const std::shared_ptr<L>& layer, std::int64_t num_layers,
+                   std::shared_ptr<Layer> norm = nullptr);
+  template <ModuleValue<L> V>
+  TransformerStack(V&& layer, std::int64_t num_layers)
+      : TransformerStack(shared<V>(std::forward<V>(layer)), num_layers) {}
+  template <ModuleValue<L> V, ModuleValue<Layer> N>
+  TransformerStack(V&& layer, std::int64_t num_layers, N&& last)
+      : TransformerStack(shared<V>(std::forward<V>(layer)), num_layers, shared<N>(std::forward<N>(last))) {}
+
+  Child<ModuleList<L>> layers;
+  Child<Layer> norm;
+
+ protected:
+  /// x through each layer, with its other arguments, and the norm.
+  template <class... A>
+  [[nodiscard]] Tensor through_all(Tensor x, const A&... others) {
+    for (Child<L>& layer : *layers) x = layer(x, others...);
+    return norm ? norm(x) : x;
+  }
+};
+}  // namespace detail
+
 /// num_layers copies of a layer one after the other, "layers.0", ..., and a norm after the last one unless it
 /// is nullptr. As in torch the copies begin with the same values. Throws: ValueError for num_layers below 1
 /// or above 65536 and for no layer.
-class TransformerEncoder final : public Layer {
+class TransformerEncoder final : public detail::TransformerStack<Layer, TransformerEncoderLayer> {
  public:
-  TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer, std::int64_t num_layers,
-                     std::shared_ptr<Layer> norm = nullptr);
-  template <detail::ModuleValue<TransformerEncoderLayer> L>
-  TransformerEncoder(L&& encoder_layer, std::int64_t num_layers)
-      : TransformerEncoder(detail::shared<L>(std::forward<L>(encoder_layer)), num_layers) {}
-  template <detail::ModuleValue<TransformerEncoderLayer> L, detail::ModuleValue<Layer> N>
-  TransformerEncoder(L&& encoder_layer, std::int64_t num_layers, N&& last)
-      : TransformerEncoder(detail::shared<L>(std::forward<L>(encoder_layer)), num_layers,
-                           detail::shared<N>(std::forward<N>(last))) {}
+  using TransformerStack::TransformerStack;
   [[nodiscard]] Tensor forward(const Tensor& src) override { return forward(src, {}); }
-  [[nodiscard]] Tensor forward(const Tensor& src, const TransformerMasks& masks);
+  [[nodiscard]] Tensor forward(const Tensor& src, const TransformerMasks& masks) {
+    return through_all(src, masks);
+  }
   [[nodiscard]] Tensor operator()(const Tensor& src, const TransformerMasks& masks = {}) {
     return call(*this, src, masks);
   }
-
-  Child<ModuleList<TransformerEncoderLayer>> layers;
-  Child<Layer> norm;
 };
 
 using TransformerDecoderLayerOptions = TransformerEncoderLayerOptions;
@@ -137,26 +155,17 @@ class TransformerDecoderLayer final : public Module {
 
 /// num_layers copies of a layer one after the other, all with the same memory; otherwise as
 /// TransformerEncoder.
-class TransformerDecoder final : public Module {
+class TransformerDecoder final : public detail::TransformerStack<Module, TransformerDecoderLayer> {
  public:
-  TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer, std::int64_t num_layers,
-                     std::shared_ptr<Layer> norm = nullptr);
-  template <detail::ModuleValue<TransformerDecoderLayer> L>
-  TransformerDecoder(L&& decoder_layer, std::int64_t num_layers)
-      : TransformerDecoder(detail::shared<L>(std::forward<L>(decoder_layer)), num_layers) {}
-  template <detail::ModuleValue<TransformerDecoderLayer> L, detail::ModuleValue<Layer> N>
-  TransformerDecoder(L&& decoder_layer, std::int64_t num_layers, N&& last)
-      : TransformerDecoder(detail::shared<L>(std::forward<L>(decoder_layer)), num_layers,
-                           detail::shared<N>(std::forward<N>(last))) {}
+  using TransformerStack::TransformerStack;
   [[nodiscard]] Tensor forward(const Tensor& tgt, const Tensor& memory,
-                               const TransformerDecoderMasks& masks = {});
+                               const TransformerDecoderMasks& masks = {}) {
+    return through_all(tgt, memory, masks);
+  }
   [[nodiscard]] Tensor operator()(const Tensor& tgt, const Tensor& memory,
                                   const TransformerDecoderMasks& masks = {}) {
     return call(*this, tgt, memory, masks);
   }
-
-  Child<ModuleList<TransformerDecoderLayer>> layers;
-  Child<Layer> norm;
 };
 
 /// Options of Transformer: the numbers of layers, and TransformerEncoderLayerOptions for all of them.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/error.h"
@@ -23,6 +24,15 @@ struct AlongAttrs {
 /// The kernel's view of a tensor.
 [[nodiscard]] inline kernels::View view_of(const Tensor& tensor) {
   return {tensor.impl().data(), tensor.dtype(), tensor.shape(), tensor.strides()};
+}
+
+/// The views of several.
+template <class Tensors>
+[[nodiscard]] std::vector<kernels::View> views_of(const Tensors& tensors) {
+  std::vector<kernels::View> views;
+  views.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) views.push_back(view_of(tensor));
+  return views;
 }
 
 /// A view of `tensor` broadcast to `shape`.

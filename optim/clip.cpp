@@ -22,13 +22,6 @@ namespace mezzo::optim {
 
 namespace {
 
-std::vector<kernels::View> views_of(std::span<const Tensor> tensors) {
-  std::vector<kernels::View> views;
-  views.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) views.push_back(ops::view_of(tensor));
-  return views;
-}
-
 void require_one_device(std::string_view op, std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
     if (tensor.device() == tensors.front().device()) continue;
@@ -86,7 +79,7 @@ Tensor total_norm(std::string_view op, std::span<const Tensor> tensors, double n
   if (norm_type == 0) return count_nonzero(tensors, dtype);
   const Device device = tensors.front().device();
   Tensor total = empty({}, {.dtype = dtype, .device = device});
-  kernels::total_norm(device, views_of(tensors), norm_type, ops::view_of(total));
+  kernels::total_norm(device, ops::views_of(tensors), norm_type, ops::view_of(total));
   return total;
 }
 
@@ -98,7 +91,7 @@ void require_finite(std::string_view op, const Tensor& total) {
 }
 
 void scale_to_norm(std::span<const Tensor> gradients, double max_norm, const Tensor& total) {
-  kernels::scale_to_norm(total.device(), views_of(gradients), max_norm, ops::view_of(total));
+  kernels::scale_to_norm(total.device(), ops::views_of(gradients), max_norm, ops::view_of(total));
   for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
 }
 
@@ -163,7 +156,7 @@ void clip_grad_value_(TensorList parameters, double limit) {
   const autograd::GradientLocks locks(parameters);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);
   if (gradients.empty()) return;
-  kernels::limit_values(gradients.front().device(), views_of(gradients), limit);
+  kernels::limit_values(gradients.front().device(), ops::views_of(gradients), limit);
   for (const Tensor& gradient : gradients) gradient.impl().storage->bump_version();
 }
 

@@ -1,5 +1,5 @@
 // The modes of grid_sample, as its options and its kernels name them. Apart from the arithmetic of
-// kernels/resample/grid_math.h, which programs need not parse.
+// kernels/resample/grid_sample.h, which programs need not parse.
 #pragma once
 
 #include <cstdint>

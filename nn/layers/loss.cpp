@@ -1,4 +1,4 @@
-// Each forward calls the loss function of its name with the module's options. Weights are kept as buffers.
+// What the mean of a weighted loss is divided by.
 #include "mezzo/nn/loss.h"
 
 #include <algorithm>
@@ -31,24 +31,9 @@ Tensor sum_of_weights(const Tensor& target, const Tensor& weight, std::int64_t i
 
 }  // namespace
 
-NLLLoss::NLLLoss(const NLLLossOptions& options)
-    : weight(*this, "weight", options.weight), options_{options.ignore_index, options.reduction} {}
-
-Tensor NLLLoss::forward(const Tensor& input, const Tensor& target) {
-  return nll_loss(input, target, weight, options_);
-}
-
 Tensor NLLLoss::mean_divisor(const Tensor& target) const {
   if (!weighs_targets()) return {};
   return sum_of_weights(target, weight, options_.ignore_index);
-}
-
-CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyLossOptions& options)
-    : weight(*this, "weight", options.weight),
-      options_{options.ignore_index, options.reduction, options.label_smoothing} {}
-
-Tensor CrossEntropyLoss::forward(const Tensor& input, const Tensor& target) {
-  return cross_entropy(input, target, weight, options_);
 }
 
 Tensor CrossEntropyLoss::mean_divisor(const Tensor& target) const {
@@ -57,38 +42,6 @@ Tensor CrossEntropyLoss::mean_divisor(const Tensor& target) const {
   const std::int64_t classes = target.size(target.dim() > 1 ? 1 : 0);
   return full({}, static_cast<double>(target.numel() / std::max<std::int64_t>(classes, 1)),
               {.dtype = DType::f64, .device = target.device()});
-}
-
-BCELoss::BCELoss(const BCELossOptions& options)
-    : weight(*this, "weight", options.weight), reduction_(options.reduction) {}
-
-Tensor BCELoss::forward(const Tensor& input, const Tensor& target) {
-  return binary_cross_entropy(input, target, weight, reduction_);
-}
-
-BCEWithLogitsLoss::BCEWithLogitsLoss(const BCEWithLogitsLossOptions& options)
-    : weight(*this, "weight", options.weight),
-      pos_weight(*this, "pos_weight", options.pos_weight),
-      reduction_(options.reduction) {}
-
-Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) {
-  return binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction_);
-}
-
-MultiMarginLoss::MultiMarginLoss(const MultiMarginLossOptions& options)
-    : weight(*this, "weight", options.weight), options_{options.p, options.margin, options.reduction} {}
-
-Tensor MultiMarginLoss::forward(const Tensor& input, const Tensor& target) {
-  return multi_margin_loss(input, target, weight, options_);
-}
-
-Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
-                        const Tensor& target_lengths) const {
-  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
-}
-Tensor CTCLoss::forward(const Tensor& log_probs, const Tensor& targets, const IntList& input_lengths,
-                        const IntList& target_lengths) const {
-  return ctc_loss(log_probs, targets, input_lengths, target_lengths, options_);
 }
 
 }  // namespace mezzo::nn

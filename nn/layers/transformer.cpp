@@ -52,16 +52,6 @@ void require_activation(std::string_view name, const LayerOptions& options) {
   throw ValueError(name, "an activation", "an empty function", "leave it out for relu");
 }
 
-/// Puts clones of a layer into a list.
-template <class L>
-void add_copies(std::string_view name, ModuleList<L>& layers, const std::shared_ptr<L>& layer,
-                std::int64_t num_layers) {
-  if (layer == nullptr)
-    throw ValueError(name, "a layer", "nullptr", "pass make<" + std::string(name) + "Layer>(...)");
-  for (std::int64_t i = detail::number_of_layers(name, num_layers); i > 0; --i)
-    layers.push_back(nn::clone(*layer));
-}
-
 /// x and a branch of it, with a norm before the branch or after their sum.
 template <class F>
 Tensor added(bool norm_first, const Tensor& x, const Child<LayerNorm>& norm, const F& branch) {
@@ -92,19 +82,6 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const TransformerMask
   const auto attend = [&](const Tensor& x) { return dropout1(self_attn(x, x, x, for_attention).output); };
   const auto feed = [&](const Tensor& x) { return dropout2(linear2(dropout(activation_(linear1(x))))); };
   return added(norm_first_, added(norm_first_, src, norm1, attend), norm2, feed);
-}
-
-TransformerEncoder::TransformerEncoder(const std::shared_ptr<TransformerEncoderLayer>& encoder_layer,
-                                       std::int64_t num_layers, std::shared_ptr<Layer> norm_in)
-    : layers(*this, "layers", make<ModuleList<TransformerEncoderLayer>>()),
-      norm(*this, "norm", std::move(norm_in)) {
-  add_copies("TransformerEncoder", *layers, encoder_layer, num_layers);
-}
-
-Tensor TransformerEncoder::forward(const Tensor& src, const TransformerMasks& masks) {
-  Tensor x = src;
-  for (Child<TransformerEncoderLayer>& layer : *layers) x = layer(x, masks);
-  return norm ? norm(x) : x;
 }
 
 // --- the decoder
@@ -144,21 +121,19 @@ Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
   return added(norm_first_, added(norm_first_, x, norm2, look_at_memory), norm3, feed);
 }
 
-TransformerDecoder::TransformerDecoder(const std::shared_ptr<TransformerDecoderLayer>& decoder_layer,
-                                       std::int64_t num_layers, std::shared_ptr<Layer> norm_in)
-    : layers(*this, "layers", make<ModuleList<TransformerDecoderLayer>>()),
-      norm(*this, "norm", std::move(norm_in)) {
-  add_copies("TransformerDecoder", *layers, decoder_layer, num_layers);
-}
+// --- several layers, and both
 
-Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory,
-                                   const TransformerDecoderMasks& masks) {
-  Tensor x = tgt;
-  for (Child<TransformerDecoderLayer>& layer : *layers) x = layer(x, memory, masks);
-  return norm ? norm(x) : x;
+template <class Base, class L>
+detail::TransformerStack<Base, L>::TransformerStack(const std::shared_ptr<L>& layer, std::int64_t num_layers,
+                                                    std::shared_ptr<Layer> norm_in)
+    : layers(*this, "layers", make<ModuleList<L>>()), norm(*this, "norm", std::move(norm_in)) {
+  const std::string name =
+      std::is_same_v<L, TransformerEncoderLayer> ? "TransformerEncoder" : "TransformerDecoder";
+  if (layer == nullptr) throw ValueError(name, "a layer", "nullptr", "pass make<" + name + "Layer>(...)");
+  for (std::int64_t i = number_of_layers(name, num_layers); i > 0; --i) layers->push_back(nn::clone(*layer));
 }
-
-// --- both
+template class detail::TransformerStack<Layer, TransformerEncoderLayer>;
+template class detail::TransformerStack<Module, TransformerDecoderLayer>;
 
 namespace {
 

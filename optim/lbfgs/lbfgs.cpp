@@ -75,8 +75,11 @@ class Search {
   [[nodiscard]] bool decreases(const LinePoint& point) const {
     return !(point.loss > line_.start.loss + kDecrease * point.step * line_.start.slope);
   }
-  [[nodiscard]] bool is_flat(const LinePoint& point) const {
-    return std::abs(point.slope) <= -kCurvature * line_.start.slope;
+  /// Whether a point is flat enough, which makes it the answer.
+  [[nodiscard]] bool takes_flat(const LinePoint& point) {
+    found_ = std::abs(point.slope) <= -kCurvature * line_.start.slope;
+    if (found_) answer_ = point;
+    return found_;
   }
   void set_bracket(const LinePoint& a, const LinePoint& b) {
     bracket_ = {a, b};
@@ -89,11 +92,7 @@ class Search {
     for (; rounds_ < line_.most_evaluations; ++rounds_) {
       if (!decreases(point) || (rounds_ > 1 && point.loss >= previous.loss))
         return set_bracket(previous, point);
-      if (is_flat(point)) {
-        found_ = true;
-        answer_ = point;
-        return;
-      }
+      if (takes_flat(point)) return;
       if (point.slope >= 0) return set_bracket(previous, point);
       const double next =
           cubic_minimum(previous, point, point.step + 0.01 * (point.step - previous.step), point.step * 10);
@@ -130,11 +129,7 @@ class Search {
       sort_bracket();
       return;
     }
-    if (is_flat(point)) {
-      found_ = true;
-      answer_ = point;
-      return;
-    }
+    if (takes_flat(point)) return;
     if (point.slope * (high.step - low.step) >= 0) high = low;
     low = point;
   }

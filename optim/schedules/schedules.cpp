@@ -43,21 +43,18 @@ Schedule one_piece(std::string_view name, const ScheduleNode& node) {
 
 /// (t + 1) / steps of the base, then all of it.
 ScheduleNode warmup(std::int64_t steps) {
-  ScheduleNode node{.kind = ScheduleKind::fade};
-  node.end = steps;
-  node.from = 0;
-  node.start = -1;
-  node.length = static_cast<double>(steps);
-  return node;
+  return {
+      .kind = ScheduleKind::fade, .end = steps, .from = 0, .start = -1, .length = static_cast<double>(steps)};
 }
 
 /// From the base to `ratio` of it in `steps`, beginning at step `begin`.
 ScheduleNode decay(FadeShape shape, double ratio, std::int64_t begin, std::int64_t steps) {
-  ScheduleNode node{.kind = ScheduleKind::fade, .shape = shape};
-  node.begin = node.origin = begin;
-  node.to = ratio;
-  node.length = static_cast<double>(steps);
-  return node;
+  return {.kind = ScheduleKind::fade,
+          .shape = shape,
+          .begin = begin,
+          .origin = begin,
+          .to = ratio,
+          .length = static_cast<double>(steps)};
 }
 
 }  // namespace
@@ -66,20 +63,15 @@ Schedule ConstantLROptions::schedule() const {
   constexpr std::string_view name = "ConstantLR";
   require_share(name, "factor", factor);
   require_count(name, "total_iters", total_iters, 1);
-  ScheduleNode node;
-  node.end = total_iters;
-  node.to = factor;
-  return one_piece(name, node);
+  return one_piece(name, {.end = total_iters, .to = factor});
 }
 
 Schedule StepLROptions::schedule() const {
   constexpr std::string_view name = "StepLR";
   require_count(name, "step_size", step_size, 1);
   require_rate(name, "gamma", gamma);
-  ScheduleNode node{.kind = ScheduleKind::power};
-  node.base = gamma;
-  node.length = static_cast<double>(step_size);
-  return one_piece(name, node);
+  return one_piece(name,
+                   {.kind = ScheduleKind::power, .length = static_cast<double>(step_size), .base = gamma});
 }
 
 Schedule MultiStepLROptions::schedule() const {
@@ -92,10 +84,8 @@ Schedule MultiStepLROptions::schedule() const {
       throw ValueError(name, "milestones that do not decrease, from 0 on",
                        std::to_string(milestone) + " after " + std::to_string(last), "sort them");
     }
-    ScheduleNode node;
-    node.begin = last = milestone;
-    node.to = gamma;
-    pieces.push_back(piece_of(node));
+    last = milestone;
+    pieces.push_back(piece_of({.begin = milestone, .to = gamma}));
   }
   return {std::string(name), std::move(pieces)};
 }
@@ -103,19 +93,14 @@ Schedule MultiStepLROptions::schedule() const {
 Schedule ExponentialLROptions::schedule() const {
   constexpr std::string_view name = "ExponentialLR";
   require_rate(name, "gamma", gamma);
-  ScheduleNode node{.kind = ScheduleKind::power};
-  node.base = gamma;
-  return one_piece(name, node);
+  return one_piece(name, {.kind = ScheduleKind::power, .base = gamma});
 }
 
 Schedule CosineAnnealingLROptions::schedule() const {
   constexpr std::string_view name = "CosineAnnealingLR";
   require_count(name, "T_max", T_max, 1);
   require_rate(name, "eta_min", eta_min);
-  ScheduleNode node{.kind = ScheduleKind::cosine};
-  node.to = eta_min;
-  node.length = static_cast<double>(T_max);
-  return one_piece(name, node);
+  return one_piece(name, {.kind = ScheduleKind::cosine, .to = eta_min, .length = static_cast<double>(T_max)});
 }
 
 Schedule CosineAnnealingWarmRestartsOptions::schedule() const {
@@ -123,11 +108,10 @@ Schedule CosineAnnealingWarmRestartsOptions::schedule() const {
   require_count(name, "T_0", T_0, 1);
   require_count(name, "T_mult", T_mult, 1);
   require_rate(name, "eta_min", eta_min);
-  ScheduleNode node{.kind = ScheduleKind::restarts};
-  node.to = eta_min;
-  node.length = static_cast<double>(T_0);
-  node.base = static_cast<double>(T_mult);
-  return one_piece(name, node);
+  return one_piece(name, {.kind = ScheduleKind::restarts,
+                          .to = eta_min,
+                          .length = static_cast<double>(T_0),
+                          .base = static_cast<double>(T_mult)});
 }
 
 Schedule LinearLROptions::schedule() const {
@@ -135,11 +119,10 @@ Schedule LinearLROptions::schedule() const {
   require_option(name, start_factor > 0 && start_factor <= 1, "start_factor in (0, 1]", start_factor);
   require_share(name, "end_factor", end_factor);
   require_count(name, "total_iters", total_iters, 1);
-  ScheduleNode node{.kind = ScheduleKind::fade};
-  node.from = start_factor;
-  node.to = end_factor;
-  node.length = static_cast<double>(total_iters);
-  return one_piece(name, node);
+  return one_piece(name, {.kind = ScheduleKind::fade,
+                          .from = start_factor,
+                          .to = end_factor,
+                          .length = static_cast<double>(total_iters)});
 }
 
 Schedule LinearWarmupOptions::schedule() const {
