@@ -82,3 +82,4 @@
 #include "mezzo/optim/rmsprop.h"
 #include "mezzo/optim/sam.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/profile/profiler.h"

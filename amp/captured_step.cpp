@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda/graph.h"
 #include "mezzo/core/error.h"
@@ -44,7 +46,13 @@ const Tensor& CapturedStep::operator()() {
       state_->graph.emplace(state_->device, [&] { result = state_->step(); });
       state_->result = std::move(result);
     }
-    state_->graph->replay();
+    ActivityListener* const listener = activity_listener();
+    if (listener == nullptr || !listener->takes_eager_step()) {
+      state_->graph->replay();
+    } else if (const Tensor result = state_->step(); result.defined()) {
+      const NoGrad no_grad;
+      state_->result.detach().copy_(result);
+    }
     return state_->result;
   }
   state_->result = state_->step();

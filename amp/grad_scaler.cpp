@@ -9,6 +9,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/gradient_locks.h"
 #include "mezzo/autograd/input_hook.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/replay/recording.h"
@@ -194,6 +195,7 @@ void GradScaler::begin(PerOptimizer& state, const optim::Optimizer& optimizer, s
 void GradScaler::unscale_(optim::Optimizer& optimizer) {
   constexpr std::string_view op = "GradScaler.unscale_";
   if (!options_.enabled) return;
+  const Phase phase("unscale");
   require_scaled(op, optimizer);
   PerOptimizer& state = state_of(optimizer);
   if (state.stage == Stage::unscaled) {
@@ -232,6 +234,7 @@ void GradScaler::look_at(optim::Optimizer& optimizer) {
 void GradScaler::check_gradients(PerOptimizer& state, const optim::Optimizer& optimizer,
                                  autograd::GradientLocks& locks) {
   constexpr std::string_view op = "GradScaler.step";
+  const Phase phase("check_finite");
   lock_parameters(optimizer, locks);
   const OwnedGradients gradients = gradients_of(optimizer, op);
   if (state.stage == Stage::ready) begin(state, optimizer, op);
@@ -301,6 +304,7 @@ void GradScaler::start_iteration() {
 void GradScaler::update() {
   constexpr std::string_view op = "GradScaler.update";
   if (!options_.enabled) return;
+  const Phase phase("update");
   require_settled(op);
   const std::vector<const ScalerRecord*> found = found_records();
   if (found.empty()) {

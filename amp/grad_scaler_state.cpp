@@ -52,7 +52,7 @@ namespace {
 /// The record in `memory`; `otherwise` where that is undefined.
 ScalerRecord read_from(const Tensor& memory, const ScalerRecord& otherwise) {
   if (!memory.defined()) return otherwise;
-  count_host_read();
+  const HostRead read("GradScaler.read");
   ScalerRecord record;
   backend(memory.device()).copy_to_host(&record, memory.impl().data(), sizeof(record), memory.device().index);
   detail::warn_below_1(static_cast<double>(record.scale));

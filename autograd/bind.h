@@ -6,6 +6,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/autograd/vjp_args.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/current_op.h"
 
 namespace mezzo {
@@ -33,13 +34,16 @@ class BoundCall {
 class ForwardScope {
  public:
   explicit ForwardScope(const OpInfo& info) noexcept
-      : hook_(info.runs_under_autocast ? input_hook_state() : InputHookState{}), name_(info.name.value) {}
+      : hook_(info.runs_under_autocast ? input_hook_state() : InputHookState{}),
+        name_(info.name.value),
+        activity_(ActivityKind::op, info.name.value, &info) {}
 
  private:
   GradModeFrame no_grad_{false};
   InputHookGuard hook_;
   OpObserverFrame observer_{nullptr};
   OpScope name_;
+  Activity activity_;
 };
 
 template <class A>

@@ -18,6 +18,7 @@
 #include "mezzo/autograd/recorded/gradients.h"
 #include "mezzo/autograd/region.h"
 #include "mezzo/autograd/vjp_args.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/scope_list.h"
 #include "mezzo/core/warning.h"
@@ -326,6 +327,7 @@ void Walk::process(Node& node, Slots grads) {
   progress.place = node.place;
   Gradients gradients;
   {
+    const Activity activity(ActivityKind::gradient, node.info.name.value, &node);
     // A node that asked for it sees the autocast state of its forward; all others see none.
     const InputHookGuard hook(node.info.runs_under_autocast ? node.input_hook : InputHookState{});
     try {
@@ -440,6 +442,7 @@ void warn_inside_region(std::string_view op) {
 
 void backward(TensorList outputs, TensorList grad_outputs, const BackwardOptions& options) {
   warn_inside_region("backward");
+  const Phase phase("backward");
   const autograd::RecomputedValuesScope recomputed;
   const autograd::BackwardScope scope;
   const detail::InferenceFrame no_inference(detail::Inference::off);
@@ -451,6 +454,7 @@ void backward(TensorList outputs, TensorList grad_outputs, const BackwardOptions
 
 Tensors grad(TensorList outputs, TensorList inputs, TensorList grad_outputs, const GradOptions& options) {
   warn_inside_region("grad");
+  const Phase phase("backward");
   const autograd::RecomputedValuesScope recomputed;
   const autograd::BackwardScope scope;
   const detail::InferenceFrame no_inference(detail::Inference::off);

@@ -3,23 +3,35 @@
 #include "mezzo/autograd/node.h"
 
 #include <atomic>
+#include <mutex>
 #include <string>
+#include <unordered_set>
 #include <utility>
 
 #include "mezzo/autograd/progress.h"
 #include "mezzo/autograd/region.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/parallel/hold_over_fork.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo {
 
 namespace {
 thread_local autograd::Progress current_progress;
+constinit std::mutex mutex_of_places;
+[[maybe_unused]] const int places_held_over_fork =
+    detail::hold_over_fork([]() -> std::mutex& { return mutex_of_places; });
 }  // namespace
 
 namespace autograd {
 
 Progress& progress() noexcept { return current_progress; }
+
+const std::string* interned_place(std::string text) {
+  static auto* const texts = new std::unordered_set<std::string>;
+  const std::scoped_lock lock(mutex_of_places);
+  return &*texts->insert(std::move(text)).first;
+}
 
 namespace {
 

@@ -24,8 +24,12 @@ class OpObserver {
   }
 };
 
-/// The observer of the calling thread; nullptr: none.
+/// The observer of the calling thread, else the process'; nullptr: none.
 [[nodiscard]] OpObserver* op_observer() noexcept;
+
+/// The observer of all threads that have none of their own. It must outlive the process' last op.
+[[nodiscard]] OpObserver* process_op_observer() noexcept;
+void set_process_op_observer(OpObserver* observer) noexcept;
 
 namespace detail {
 [[nodiscard]] ScopeList<OpObserver*>& op_observers() noexcept;  // of the calling thread
@@ -40,9 +44,10 @@ using OpObserverFrame = LocalScope<OpObserver*, op_observers>;
 class OpObserverGuard : detail::ScopeGuard<OpObserver*, detail::op_observers> {
  public:
   using ScopeGuard::ScopeGuard;
-  /// The observer that was there before this one and still lives, or nullptr: observers that nest pass their
-  /// calls on to it. Ask anew in each call, on the guard's thread, as an older observer may end first.
-  [[nodiscard]] OpObserver* outer() const noexcept { return outer_or(nullptr); }
+  /// The observer that was there before this one and still lives, else the process', or nullptr: observers
+  /// that nest pass their calls on to it. Ask anew in each call, on the guard's thread, as an older observer
+  /// may end first.
+  [[nodiscard]] OpObserver* outer() const noexcept { return outer_or(process_op_observer()); }
 };
 
 }  // namespace mezzo

@@ -23,6 +23,9 @@ struct Progress {
   std::span<const Tensor> incoming = {};
 };
 
+/// One copy of each text for Node::place, which lives as long as the process, as nodes may outlive modules.
+[[nodiscard]] const std::string* interned_place(std::string text);
+
 /// The Progress of the calling thread.
 [[nodiscard]] Progress& progress() noexcept;
 

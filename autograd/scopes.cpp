@@ -1,5 +1,7 @@
 // The open scopes of a thread: whether ops are recorded, who observes them, and the input hook. Without one,
 // every thread records, and has neither observer nor hook.
+#include <atomic>
+
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
@@ -11,10 +13,15 @@ namespace {
 constinit thread_local detail::ScopeList<bool> open_grad_modes;
 constinit thread_local detail::ScopeList<OpObserver*> open_observers;
 constinit thread_local detail::ScopeList<InputHookState> open_input_hooks;
+constinit std::atomic<OpObserver*> process_observer{nullptr};
 }  // namespace
 
 bool grad_enabled() noexcept { return open_grad_modes.value_or(true) && !inference_mode_enabled(); }
-OpObserver* op_observer() noexcept { return open_observers.value_or(nullptr); }
+OpObserver* op_observer() noexcept { return open_observers.value_or(process_op_observer()); }
+OpObserver* process_op_observer() noexcept { return process_observer.load(std::memory_order_acquire); }
+void set_process_op_observer(OpObserver* observer) noexcept {
+  process_observer.store(observer, std::memory_order_release);
+}
 InputHookState input_hook_state() noexcept { return open_input_hooks.value_or({}); }
 
 namespace detail {

@@ -1,6 +1,6 @@
 # The library. Sources are found by pattern on purpose: an op is added by writing in two files and nothing else, so
 # no list of files may need an edit. CONFIGURE_DEPENDS makes a build notice new and deleted files by itself.
-set(MEZZO_FOLDERS core autograd kernels ops nn amp optim io data dist onnx train)
+set(MEZZO_FOLDERS core autograd kernels ops nn amp optim io data dist onnx profile train)
 # g++ 12 vectorises a loop with a condition only when it need not care about floating-point exceptions and errno; nobody
 # reads them here, and no result changes. The whole library has these flags: sources of all folders share its precompiled
 # headers.
@@ -143,7 +143,7 @@ foreach(part IN ITEMS mezzo_sample mezzo)
     mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text data data/detail
       data/image data/text data/text/detail dist dist/detail dist/mpi dist/nccl io io/detail io/detail/torch nn/layers
       nn/module nn/summary nn/surgery onnx ops/indexing ops/linalg ops/loss ops/reduce ops/shape ops/tensor ops/vision
-      optim optim/lbfgs optim/schedules train train/algorithms train/callbacks train/logging train/metrics
+      optim optim/lbfgs optim/schedules profile train train/algorithms train/callbacks train/logging train/metrics
       train/trainer)
   endif()
 endforeach()

@@ -114,10 +114,15 @@ Backend& backend(Device device) {
   return *found;
 }
 
-void synchronize(Device device) { backend(device).synchronize(device.index); }
+void synchronize(Device device) {
+  const Activity wait(ActivityKind::host_wait, "synchronize");
+  backend(device).synchronize(device.index);
+}
 
 std::uint64_t host_reads() noexcept { return host_read_count.load(std::memory_order_relaxed); }
-void count_host_read() noexcept { host_read_count.fetch_add(1, std::memory_order_relaxed); }
+HostRead::HostRead(std::string_view call) noexcept : Activity(ActivityKind::host_wait, call) {
+  host_read_count.fetch_add(1, std::memory_order_relaxed);
+}
 
 Device Device::best() {
   const Backend* cuda = find_backend(DeviceType::cuda);

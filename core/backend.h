@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "mezzo/core/activity.h"
 #include "mezzo/core/device.h"
 
 namespace mezzo {
@@ -55,7 +56,11 @@ void synchronize(Device device);
 /// Number of times a value was read back to the host (`item`, `data`, printing, copies to the CPU), on every
 /// device, in this process. A training step adds 0; on a GPU each such read waits for the device.
 [[nodiscard]] std::uint64_t host_reads() noexcept;
-/// Called by whatever reads a value back.
-void count_host_read() noexcept;
+/// Counts a read of a value back to the host, and marks it while it lives.
+class HostRead : Activity {
+ public:
+  /// `call`: "item", say; of static storage.
+  explicit HostRead(std::string_view call) noexcept;
+};
 
 }  // namespace mezzo

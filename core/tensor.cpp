@@ -86,7 +86,7 @@ Scalar Tensor::item_scalar() const {
     throw ShapeError("item", "a tensor of one element", to_string(shape()),
                      "reduce it first or use to_vector()");
   }
-  count_host_read();
+  const HostRead read("item");
   const detail::OpScope names("item");
   std::array<std::byte, 8> bytes{};
   backend(device()).copy_to_host(bytes.data(), impl_->data(), static_cast<std::size_t>(size_of(dtype())),
@@ -106,7 +106,7 @@ const void* Tensor::host_data(DType expected) const {
     throw ShapeError("data", "a contiguous tensor", "strides " + to_string(strides()),
                      "call contiguous() first");
   }
-  count_host_read();
+  const HostRead read("data");
   return impl_->data();
 }
 
@@ -120,7 +120,7 @@ void* Tensor::writable_host_data(DType expected) const {
 template <class T>
 std::vector<T> Tensor::to_vector() const {
   static_cast<void>(required("to_vector"));
-  count_host_read();
+  const HostRead read("to_vector");
   const detail::OpScope names("to_vector");
   std::vector<std::byte> keep;
   const std::byte* base = host_bytes(*impl_, keep);

@@ -13,6 +13,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/parallel/float_environment.h"
 #include "mezzo/core/parallel/signals_blocked.h"
@@ -123,6 +124,7 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
   [[nodiscard]] bool is_of_this_process() const noexcept { return process_ == ::getpid(); }
 
   HeldBatch next() {
+    const Phase phase("loader");
     if (!is_of_this_process()) {
       throw StateError("DataLoader", "the process that began the epoch", "a child of it, without its workers",
                        "begin an epoch in the child");
@@ -191,6 +193,7 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
     if (!job) return false;
     Slot result{.ready = true, .made = {}, .error = std::move(job->error)};
     if (job->plan != nullptr) {
+      const Activity activity(ActivityKind::worker, "loader worker");
       try {
         result.made.held = source_->make(*job->plan);
         uploader_.upload(result.made);

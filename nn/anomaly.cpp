@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <mutex>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -17,7 +15,6 @@
 #include "mezzo/autograd/progress.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
-#include "mezzo/core/parallel/hold_over_fork.h"
 #include "mezzo/kernels/scaler/scaler.h"
 #include "mezzo/nn/call.h"
 #include "mezzo/nn/module.h"
@@ -47,16 +44,6 @@ bool may_be_infinite(std::string_view op, std::size_t output) {
 /// The worst element of a tensor or of several.
 enum class Kind : std::uint8_t { finite, infinite, nan };
 
-constinit std::mutex mutex_of_texts;
-[[maybe_unused]] const int texts_held_over_fork =
-    mezzo::detail::hold_over_fork([]() -> std::mutex& { return mutex_of_texts; });
-/// One copy of each text, which lives as long as the process, as nodes may outlive every module.
-const std::string* interned(std::string text) {
-  static auto* const texts = new std::unordered_set<std::string>;
-  const std::scoped_lock lock(mutex_of_texts);
-  return &*texts->insert(std::move(text)).first;
-}
-
 /// For the watcher's own ops: not recorded by autograd, not cast by autocast, not observed.
 struct Quiet {
   NoGrad no_grad;
@@ -81,7 +68,7 @@ bool are_finite(std::span<const Tensor> tensors) {
   auto* const address = static_cast<ScalerRecord*>(record.impl().data());
   backend(device).copy_from_host(address, &found, sizeof(found), device.index);
   kernels::check_finite(device, views, address, {});
-  count_host_read();
+  const HostRead read("detect_anomaly");
   backend(device).copy_to_host(&found, address, sizeof(found), device.index);
   return found.found_inf == 0;
 }
@@ -157,7 +144,7 @@ class DetectAnomaly::Watch final : public RefCounted, OpObserver, nn::CallObserv
 
   /// WatchedCall restores the place (nn/call.h).
   void enter(const nn::Module& module) override {
-    progress().place = interned(module.described());
+    progress().place = interned_place(module.described());
     if (nn::CallObserver* const outer = calls_->outer()) outer->enter(module);
   }
   void leave(const nn::Module& module, const Tensor* output) override {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "mezzo/autograd/input_hook.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/function.h"
 #include "mezzo/core/scope.h"
@@ -132,6 +133,7 @@ class RunningCall : mezzo::detail::NoCopy {
   const Module& module_;
   const RunningCall* outer_;
   mezzo::detail::OpenScope<InputHookState>* region_ = nullptr;
+  Activity activity_;
 };
 
 /// The modules of the innermost and the outermost call on this thread; nullptr: none runs.

@@ -9,6 +9,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/gradient_locks.h"
 #include "mezzo/autograd/input_hook.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/clip/clip.h"
 #include "mezzo/ops/cast.h"
@@ -113,6 +114,7 @@ Tensor get_total_norm(TensorList tensors, double norm_type, bool error_if_nonfin
 
 Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
   constexpr std::string_view op = "clip_grad_norm_";
+  const Phase phase("clip");
   const NoGrad no_grad;
   const NoInputHook no_autocast;
   require_max_norm(op, max_norm);
@@ -127,6 +129,7 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
 
 void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor& total_norm) {
   constexpr std::string_view op = "clip_grads_with_norm_";
+  const Phase phase("clip");
   const NoGrad no_grad;
   const NoInputHook no_autocast;
   require_max_norm(op, max_norm);
@@ -152,6 +155,7 @@ void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor&
 
 void clip_grad_value_(TensorList parameters, double limit) {
   constexpr std::string_view op = "clip_grad_value_";
+  const Phase phase("clip");
   if (!(limit >= 0)) throw ValueError(op, "limit >= 0", number_text(limit), "pass a positive limit");
   const autograd::GradientLocks locks(parameters);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);

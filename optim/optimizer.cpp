@@ -13,6 +13,7 @@
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
@@ -178,7 +179,7 @@ kernels::Rates Optimizer::rates_now(std::size_t group) const {
   kernels::Rates rates = group_rates(group);
   const Tensor& shared = groups_[group].rates;
   if (!rates_shared_ || !shared.defined()) return rates;
-  count_host_read();
+  const HostRead read("Optimizer.lr");
   backend(device_).copy_to_host(&rates, shared.impl().data(), sizeof(rates), device_.index);
   return rates;
 }
@@ -230,6 +231,7 @@ void Optimizer::set_momentum(double momentum, std::size_t group) {
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
+  const Phase phase("zero_grad");
   const NoGrad no_grad;
   for (const Group& group : groups_) {
     for (const Parameter& parameter : group.parameters) {
@@ -378,6 +380,7 @@ void Optimizer::run_step_hooks(bool is_before) {
 }
 
 void Optimizer::step(const ScalerControl& control) {
+  const Phase phase("step");
   run_step_hooks(true);
   update_all(control);
   run_step_hooks(false);

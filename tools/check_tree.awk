@@ -13,7 +13,8 @@ BEGIN {
   may["dist"] = "nn optim io " below
   may["amp"] = "nn optim " below
   may["onnx"] = "amp nn io " below
-  may["train"] = "amp nn optim data io dist " below
+  may["profile"] = "nn io " below
+  may["train"] = "profile amp nn optim data io dist " below
   max_file = 500
 }
 

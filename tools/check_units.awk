@@ -8,7 +8,7 @@
 
 BEGIN {
   most_files = 40
-  count = split("core autograd kernels ops nn optim io data amp dist onnx train", names, " ")
+  count = split("core autograd kernels ops nn optim io data amp dist onnx profile train", names, " ")
   for (i = 1; i <= count; ++i) in_library[names[i]] = 1
   count = split("core autograd amp optim io nn", names, " ")
   for (i = 1; i <= count; ++i) is_named[names[i]] = 1

@@ -50,11 +50,13 @@ struct SpeedMonitorOptions {
   Clock clock = {};          ///< default: steady_seconds
 };
 /// Logs "speed/samples_per_second", "speed/batches_per_second" and, where tokens are counted,
-/// "speed/tokens_per_second" after each batch, by train::Throughput. Evaluations and predictions take no
-/// time. Source: composer.callbacks.SpeedMonitor.
+/// "speed/tokens_per_second" after each batch, by train::Throughput, and "speed/loader_wait": the seconds
+/// until the loader had given the step its batches, and they were on the device. Evaluations and predictions
+/// take no time. Source: composer.callbacks.SpeedMonitor.
 class SpeedMonitor final
-    : public detail::CallbackAt<Event::fit_start, Event::fit_end, Event::batch_end, Event::eval_start,
-                                Event::eval_end, Event::predict_start, Event::predict_end> {
+    : public detail::CallbackAt<Event::fit_start, Event::fit_end, Event::before_dataloader,
+                                Event::after_dataloader, Event::batch_end, Event::eval_start, Event::eval_end,
+                                Event::predict_start, Event::predict_end> {
  public:
   explicit SpeedMonitor(const SpeedMonitorOptions& options = {});
   void run(Event event, State& state) override;
@@ -63,7 +65,9 @@ class SpeedMonitor final
 
  private:
   Throughput throughput_;
-  std::int64_t tokens_ = 0;  // of the training at the last batch
+  Clock clock_;
+  std::int64_t tokens_ = 0;             // of the training at the last batch
+  double wait_begin_ = 0, waited_ = 0;  // for batches of the step
 };
 
 struct MemoryMonitorOptions {

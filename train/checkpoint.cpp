@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/error.h"
 #include "mezzo/io/json.h"
 #include "mezzo/ops/cast.h"
@@ -166,6 +167,7 @@ io::TensorFile detail::checkpoint_of(const Parts& parts, const SaveCheckpointOpt
 }
 
 void save_checkpoint(const std::string& path, const Parts& parts, const SaveCheckpointOptions& options) {
+  const Phase phase("checkpoint");
   detail::checkpoint_of(parts, options).save(path, {.max_shard_size = options.max_shard_size});
 }
 

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel/signals_blocked.h"
 #include "mezzo/core/warning.h"
@@ -257,6 +258,7 @@ std::string CheckpointManager::path_of(std::int64_t step) const {
 }
 
 std::string CheckpointManager::save(std::int64_t step, std::optional<double> metric) {
+  const Phase phase("checkpoint");
   if (step < 0 || (metric && std::isnan(*metric))) {
     throw ValueError("CheckpointManager.save", "a step of at least 0, and a metric that is a number",
                      "step " + std::to_string(step) + (metric ? ", metric " + number_text(*metric) : ""), "");

@@ -17,6 +17,7 @@
 #include "mezzo/core/function.h"
 #include "mezzo/dist/optimizer_maker.h"
 #include "mezzo/nn/loss.h"
+#include "mezzo/nn/model_ref.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/train/batch.h"
 #include "mezzo/train/checkpoint.h"
@@ -24,27 +25,7 @@
 
 namespace mezzo::train {
 
-/// A module that the program keeps, or shares.
-class ModelRef {
- public:
-  ModelRef() = default;
-  template <std::derived_from<nn::Module> M>
-  ModelRef(M& model) : module_(&model), layer_(as_layer(model)) {}
-  template <std::derived_from<nn::Module> M>
-  ModelRef(std::shared_ptr<M> model) : owner_(model), module_(model.get()) {
-    if (model != nullptr) layer_ = as_layer(*model);
-  }
-  [[nodiscard]] nn::Module* module() const noexcept { return module_; }
-  /// nullptr for a model that takes other things than one tensor.
-  [[nodiscard]] nn::Layer* layer() const noexcept { return layer_; }
-
- private:
-  static nn::Layer* as_layer(nn::Module& module) { return dynamic_cast<nn::Layer*>(&module); }
-
-  std::shared_ptr<nn::Module> owner_;
-  nn::Module* module_ = nullptr;
-  nn::Layer* layer_ = nullptr;
-};
+using nn::ModelRef;
 
 /// An optimizer that the program keeps, or shares: an optim::Optimizer, one that evaluates a closure (SAM,
 /// LBFGS), or one that a trainer makes (dist::sharded).

@@ -1,6 +1,7 @@
 // Events: marks in the order of streams.
 #include <utility>
 
+#include "mezzo/core/activity.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/cuda/stream.h"
@@ -53,6 +54,7 @@ void Event::wait(const Stream& stream) const {
 
 void Event::synchronize() const {
   if (handle_ == nullptr) return;
+  const Activity wait(ActivityKind::host_wait, "Event.synchronize");
   const DeviceGuard guard(index_);
   check(cudaEventSynchronize(native(*this)), "cudaEventSynchronize");
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "mezzo/core/activity.h"
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/cuda/memory_pool.h"
@@ -158,6 +159,7 @@ Graph::Graph(Device device, const std::function<void()>& work) : state_(std::mak
 Graph::~Graph() = default;
 
 void Graph::replay() {
+  const Phase phase("replay");
   const Stream& stream = current_stream(state_->stream.device());
   const DeviceGuard guard(stream.device().index);
   if (state_->recording.has_states()) {

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "mezzo/core/activity.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda/allocator_events.h"
 #include "mezzo/core/cuda/check.h"
@@ -71,6 +72,7 @@ Stream::~Stream() {
 
 void Stream::synchronize() const {
   refuse_in_capture(*this, "waiting for a stream");
+  const Activity wait(ActivityKind::host_wait, "Stream.synchronize");
   const DeviceGuard guard(device_.index);
   check(cudaStreamSynchronize(native(*this)), "cudaStreamSynchronize");
 }

@@ -17,6 +17,7 @@
 #include <new>
 #include <utility>
 
+#include "mezzo/core/activity.h"
 #include "mezzo/core/parallel/float_environment.h"
 #include "mezzo/core/parallel/helper_backoff.h"
 #include "mezzo/core/parallel/signals_blocked.h"
@@ -333,6 +334,7 @@ bool ThreadPool::help_once(Helper& helper) noexcept {
     if (loop == nullptr) continue;
     {
       const Working works(working_);
+      const Activity activity(ActivityKind::worker, "helper");
       loop->work(1 + helper.index % (loop->shares() - 1));
     }
     if (region.is_waited_for()) {

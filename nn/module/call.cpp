@@ -58,7 +58,8 @@ bool must_be_registered(const Module& module) {
 
 namespace detail {
 
-RunningCall::RunningCall(const Module& module) : module_(module), outer_(running) {
+RunningCall::RunningCall(const Module& module)
+    : module_(module), outer_(running), activity_(ActivityKind::module_call, {}, &module) {
   static constinit WarningSite site("unregistered_module");
   if (outer_ != nullptr && &outer_->module_ != &module && module.holders_.empty() && site.is_fresh() &&
       must_be_registered(module)) {

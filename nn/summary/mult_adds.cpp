@@ -49,9 +49,14 @@ std::int64_t attention(const Call& call) {
   return rows(result) * call.in(1).size(-2) * (call.in(0).size(-1) + result.size(-1));
 }
 
-/// One product with each of the two weights, of which the first is input `first`.
+/// The scores once more, and the gradients of scores, query, key and value. Inputs: grad, query, key, value.
+std::int64_t attention_backward(const Call& call) {
+  return rows(call.in(0)) * call.in(2).size(-2) * (3 * call.in(1).size(-1) + 2 * call.in(0).size(-1));
+}
+
+/// One product with each of the two weights, of which the first is input `first`, in each step.
 std::int64_t cell(const Call& call, std::size_t first) {
-  return call.in(0).size(0) * (call.in(first).numel() + call.in(first + 1).numel());
+  return rows(call.in(0)) * (call.in(first).numel() + call.in(first + 1).numel());
 }
 
 struct Formula {
@@ -62,11 +67,15 @@ struct Formula {
 std::int64_t by_first(const Call& call) { return call.results() * inner(call.in(0)); }
 std::int64_t by_second(const Call& call) { return call.results() * inner(call.in(1)); }
 std::int64_t convolution(const Call& call) { return call.results() * per_channel(call.in(1)); }
+std::int64_t by_rows(const Call& call) { return call.results() * call.in(0).size(0); }
+std::int64_t by_gradient(const Call& call) { return call.in(0).numel() * per_channel(call.outputs[0]); }
 std::int64_t transposed(const Call& call) { return call.in(0).numel() * per_channel(call.in(1)); }
 
 constexpr std::array kFormulas{
     Formula{"linear", by_first},
     Formula{"linear_f8", by_first},
+    Formula{"linear_backward", by_rows},
+    Formula{"matmul_f8", by_first},
     Formula{"matmul", by_first},
     Formula{"mm", by_first},
     Formula{"bmm", by_first},
@@ -87,10 +96,18 @@ constexpr std::array kFormulas{
     Formula{"conv1d", convolution},
     Formula{"conv2d", convolution},
     Formula{"conv3d", convolution},
+    Formula{"convolution_forward", convolution},
+    Formula{"convolution_backward_input", transposed},
+    Formula{"convolution_backward_weight", by_gradient},
     Formula{"conv_transpose1d", transposed},
     Formula{"conv_transpose2d", transposed},
     Formula{"conv_transpose3d", transposed},
     Formula{"scaled_dot_product_attention", attention},
+    Formula{"scaled_dot_product_attention_backward", attention_backward},
+    Formula{"rnn_tanh_sequence", [](const Call& call) { return cell(call, 2); }},
+    Formula{"rnn_relu_sequence", [](const Call& call) { return cell(call, 2); }},
+    Formula{"gru_sequence", [](const Call& call) { return cell(call, 2); }},
+    Formula{"lstm_sequence", [](const Call& call) { return cell(call, 3); }},
     Formula{"rnn_tanh_cell", [](const Call& call) { return cell(call, 2); }},
     Formula{"rnn_relu_cell", [](const Call& call) { return cell(call, 2); }},
     Formula{"gru_cell", [](const Call& call) { return cell(call, 2); }},

@@ -62,7 +62,7 @@ Outputs to_device_forward(const ForwardArgs<ToDeviceAttrs>& args) {
   if (source.device().is_cpu()) {
     backend(target).copy_from_host(to_storage.data(), source.impl().data(), bytes, target.index);
   } else if (target.is_cpu()) {
-    count_host_read();
+    const HostRead read("to");
     backend(source.device())
         .copy_to_host(to_storage.data(), source.impl().data(), bytes, source.device().index);
   } else {
@@ -90,6 +90,7 @@ const Op<ToDTypeAttrs>& to_dtype_descriptor() { return to_dtype_op; }
 Tensor to(const Tensor& x, Device device) {
   require_defined("to", x);
   if (x.device() == device) return x;
+  const Phase phase(device.is_cpu() ? "copy to host" : "copy to device");
   return bind(to_device_op, {x}, ToDeviceAttrs{to_string(device)});
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "mezzo/core/activity.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/error.h"
@@ -45,7 +46,7 @@ void check_record(const std::string& op, const Tensor& record, Device device) {
 
 ScalerRecord read_record(const Tensor& record) {
   ScalerRecord result;
-  count_host_read();
+  const HostRead read("LRScheduler.step");
   backend(record.device()).copy_to_host(&result, record.impl().data(), sizeof(result), record.device().index);
   return result;
 }
@@ -132,6 +133,7 @@ void LRScheduler::advance(std::int64_t by, const StepOutcome& outcome) const {
 }
 
 void LRScheduler::step(const StepOutcome& outcome) {
+  const Phase phase("schedule");
   const std::string op = schedule_.name() + ".step";
   if (optimizer_.step_calls() == calls_before_) {
     throw StateError(op, "optimizer.step() before scheduler.step()", "no step since the scheduler was made",
@@ -169,7 +171,7 @@ void LRScheduler::step_on_host(const StepOutcome& outcome) {
 std::int64_t LRScheduler::last_epoch() const {
   if (steps_known_) return steps_;
   std::int64_t steps = 0;
-  count_host_read();
+  const HostRead read("LRScheduler.last_epoch");
   backend(device_).copy_to_host(&steps, step_.impl().data(), sizeof(steps), device_.index);
   return steps;
 }

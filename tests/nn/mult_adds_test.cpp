@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mezzo/autograd/bind.h"
+#include "mezzo/nn/recurrent.h"
 #include "mezzo/ops/ops.h"
 
 namespace mezzo::nn {
@@ -110,6 +111,47 @@ TEST(MultAdds, OfRecurrentCellsAreThoseOfTheirTwoProducts) {
             }),
             5 * (12 * 3 + 12 * 4));
   EXPECT_EQ(count_of([&] { return lstm_cell(x, {h, h}, t({16, 3}), t({16, 4})).h; }), 5 * (16 * 3 + 16 * 4));
+}
+
+TEST(MultAdds, OfSequencesAreThoseOfAllSteps) {
+  const Tensor x = t({7, 5, 3});
+  EXPECT_EQ(count_of([&] { return RNN(3, 4).forward(x).output; }), 35 * (4 * 3 + 4 * 4));
+  EXPECT_EQ(count_of([&] { return GRU(3, 4).forward(x).output; }), 35 * (12 * 3 + 12 * 4));
+  EXPECT_EQ(count_of([&] { return LSTM(3, 4).forward(x).output; }), 35 * (16 * 3 + 16 * 4));
+}
+
+/// Of a backward alone, through all inputs.
+std::int64_t count_of_backward(const std::vector<Tensor>& inputs, Tensor (*f)(const std::vector<Tensor>&)) {
+  for (const Tensor& input : inputs) Tensor(input).requires_grad_();
+  const Tensor y = f(inputs);
+  const Tensor gradient = ones_like(y);
+  return count_of([&] {
+    y.backward(gradient);
+    return y;
+  });
+}
+
+TEST(MultAdds, OfGradientsAreThoseOfEachFactor) {
+  using List = const std::vector<Tensor>&;
+  EXPECT_EQ(
+      count_of_backward({t({16, 3}), t({5, 3}), t({5})}, [](List x) { return linear(x[0], x[1], x[2]); }),
+      2 * 16 * 3 * 5);
+  EXPECT_EQ(count_of_backward({t({16, 3}), t({3, 5})}, [](List x) { return mm(x[0], x[1]); }),
+            2 * 16 * 3 * 5);
+  const std::int64_t convolution = 2 * 8 * 9 * 8 * 3 * 3 * 5;
+  EXPECT_EQ(count_of_backward({t({2, 3, 9, 8}), t({8, 3, 3, 5})},
+                              [](List x) {
+                                return conv2d(x[0], x[1], {}, {.padding = {1, 2}});
+                              }),
+            2 * convolution);
+  EXPECT_EQ(
+      count_of_backward({t({2, 4, 5, 4}), t({4, 4, 3, 2})},
+                        [](List x) { return conv_transpose2d(x[0], x[1], {}, {.stride = 2, .groups = 2}); }),
+      2 * 2 * 4 * 5 * 4 * 4 * 3 * 2);
+  // Scores of 4 features three times, results of 6 twice.
+  EXPECT_EQ(count_of_backward({t({2, 3, 5, 4}), t({2, 3, 7, 4}), t({2, 3, 7, 6})},
+                              [](List x) { return scaled_dot_product_attention(x[0], x[1], x[2]); }),
+            2 * 3 * 5 * 7 * (3 * 4 + 2 * 6));
 }
 
 TEST(MultAdds, OfEverythingElseAreNone) {

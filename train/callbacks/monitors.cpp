@@ -14,12 +14,22 @@ namespace mezzo::train::callbacks {
 // --- SpeedMonitor
 
 SpeedMonitor::SpeedMonitor(const SpeedMonitorOptions& options)
-    : throughput_({.window = options.window, .clock = options.clock}) {}
+    : throughput_({.window = options.window, .clock = options.clock}),
+      clock_(options.clock ? options.clock : Clock(steady_seconds)) {}
 
 void SpeedMonitor::run(Event event, State& state) {
   if (event == Event::fit_start) {
     throughput_.reset();
     tokens_ = state.time.token;
+    waited_ = 0;
+    return;
+  }
+  if (event == Event::before_dataloader) {
+    wait_begin_ = clock_();
+    return;
+  }
+  if (event == Event::after_dataloader) {
+    waited_ += clock_() - wait_begin_;
     return;
   }
   if (event != Event::batch_end) {
@@ -32,6 +42,7 @@ void SpeedMonitor::run(Event event, State& state) {
   const auto log = [&](const char* name, double rate) {
     if (std::isfinite(rate)) state.log(name, rate);
   };
+  log("speed/loader_wait", std::exchange(waited_, 0));
   log("speed/samples_per_second", throughput_.samples_per_second());
   log("speed/batches_per_second", throughput_.steps_per_second());
   if (throughput_.total().tokens > 0) log("speed/tokens_per_second", throughput_.tokens_per_second());

@@ -8,6 +8,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/text/text_table.h"
@@ -163,6 +164,7 @@ void Logger::log(std::int64_t step, std::initializer_list<LogEntry> entries, Log
 }
 
 void Logger::log(std::int64_t step, std::span<const LogEntry> entries, LogOptions options) {
+  const Phase phase("logging");
   check_step("Logger.log", step);
   check_entries(entries);
   step_ = step;
@@ -215,7 +217,7 @@ void Logger::read(std::span<const LogEntry> entries) {
     scalars_[i].value = host_value(value.tensor());
     host_is_read = true;
   }
-  if (host_is_read) count_host_read();
+  if (host_is_read) const HostRead read("Logger.log");
   while (!elsewhere.empty()) {
     const Device device = entries[elsewhere.front()].value.tensor().device();
     const auto end = std::stable_partition(elsewhere.begin(), elsewhere.end(), [&](std::size_t i) {

@@ -13,6 +13,7 @@
 #include "mezzo/dist/detail/launch.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/train/algorithms.h"
+#include "mezzo/train/trainer/profiling.h"
 
 namespace mezzo::train {
 
@@ -134,13 +135,20 @@ void TrainerCore::make_schedule() {
 }
 
 void TrainerCore::list_callbacks() {
-  for (const auto* list : {&options_.algorithms, &options_.callbacks}) {
-    for (const AnyCallback& any : *list) {
-      for (int e = 0; e < kEvents; ++e) {
-        if (any.callback()->match(static_cast<Event>(e)))
-          by_event_[static_cast<std::size_t>(e)].push_back(any.callback().get());
-      }
+  const auto list_one = [this](Callback* callback) {
+    for (int e = 0; e < kEvents; ++e) {
+      if (callback->match(static_cast<Event>(e))) by_event_[static_cast<std::size_t>(e)].push_back(callback);
     }
+  };
+  for (const auto* list : {&options_.algorithms, &options_.callbacks}) {
+    for (const AnyCallback& any : *list) list_one(any.callback().get());
+  }
+  if (options_.profile) {
+    const std::string& folder =
+        options_.profile->folder.empty() ? options_.save.folder : options_.profile->folder;
+    profiling_ =
+        std::make_unique<Profiling>(*options_.profile, folder.empty() ? "." : folder, parallel_.is_first());
+    list_one(profiling_.get());
   }
   for (Event inner = Event::before_train_batch; inner <= Event::after_train_batch;
        inner = static_cast<Event>(static_cast<int>(inner) + 1)) {

@@ -175,7 +175,8 @@ class TrainerCore {
   std::optional<amp::ModulePrecision> rules_;
   amp::GradScaler scaler_;
   std::unique_ptr<Logger> logger_;
-  std::shared_ptr<ProgressBar> bar_;  ///< nullptr: none
+  std::shared_ptr<ProgressBar> bar_;     ///< nullptr: none
+  std::unique_ptr<Callback> profiling_;  ///< nullptr: none
   std::array<std::vector<Callback*>, kEvents> by_event_;
   Value first_rates_ = Value::List{};  ///< learning rates of the groups when the trainer was made
   Parts parts_;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/core/activity.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/train/trainer/core.h"
@@ -177,6 +178,7 @@ void TrainerCore::end_after_error(Event end, std::size_t first) noexcept {
 }
 
 EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
+  const Phase phase("evaluation");
   if (!loader.defined())
     throw ValueError("Trainer::eval", "a loader", "none", "give .eval_loader, or a loader here");
   call_.check("Trainer::eval", loader->batch_type().type);
