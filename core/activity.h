@@ -2,7 +2,6 @@
 // marks; who wants to know listens. One listener for the process, so that every thread is seen.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string_view>
 
@@ -36,15 +35,15 @@ class ActivityListener {
 };
 
 namespace detail {
-inline constinit std::atomic<ActivityListener*> activity_listener{nullptr};
+inline constinit ActivityListener* listener_of_process = nullptr;  // read and written by the two below
 }
 
 /// The listener; nullptr: none.
 [[nodiscard]] inline ActivityListener* activity_listener() noexcept {
-  return detail::activity_listener.load(std::memory_order_acquire);
+  return __atomic_load_n(&detail::listener_of_process, __ATOMIC_ACQUIRE);
 }
 inline void set_activity_listener(ActivityListener* listener) noexcept {
-  detail::activity_listener.store(listener, std::memory_order_release);
+  __atomic_store_n(&detail::listener_of_process, listener, __ATOMIC_RELEASE);
 }
 
 /// Marks an activity of this thread while it lives. Without a listener that is one load.

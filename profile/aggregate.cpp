@@ -218,7 +218,29 @@ class Aggregate {
     }
   }
 
+  /// The kernels of optimizer, scaler and clipping, which are no ops: a row of each phase's time outside of
+  /// its ops.
+  void add_kernels() {
+    for (const char* const name : {"step", "check_finite", "unscale", "clip", "update"}) {
+      const auto phase = phases_.find(name);
+      if (phase == phases_.end()) continue;
+      OpRow row;
+      row.calls = phase->second.calls;
+      row.host_seconds = phase->second.seconds;
+      row.seconds = recording_.device.is_cpu() ? row.host_seconds : phase->second.device_seconds;
+      for (const auto& [key, op] : ops_) {
+        if (std::get<1>(key) != name) continue;
+        row.seconds -= op.seconds;
+        row.host_seconds -= op.host_seconds;
+      }
+      row.cpu_seconds = row.host_seconds;
+      row.seconds = std::max(row.seconds, 0.0);
+      ops_[{"(" + std::string(name) + ")", name, "", ""}] = row;
+    }
+  }
+
   void finish() {
+    add_kernels();
     double all_ops = 0, all_phases = 0;
     for (const auto& [key, row] : ops_) all_ops += row.seconds;
     for (auto& [key, row] : ops_) {

@@ -20,17 +20,17 @@ double us(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) * 
 class ChromeTrace {
  public:
   explicit ChromeTrace(const Recording& recording) : recording_(recording) {
-    name("process_name", 0, "mezzo");
+    describe("process_name", 0, "name", "mezzo");
     std::int64_t number = 1;
     for (const Track& track : recording.tracks) {
       // The thread that makes the steps comes first.
       const std::int64_t own = track.makes_steps ? 0 : number++;
-      name("thread_name", own, track.makes_steps ? "steps" : track.name);
+      name(own, track.makes_steps ? "steps" : track.name);
       if (track.makes_steps) add_steps(own);
       for (const Span& span : track.spans) add(span, own, span.begin - recording.begin, span.host());
     }
     if (recording.device.is_cpu()) return;
-    name("thread_name", number, to_string(recording.device));
+    name(number, to_string(recording.device));
     for (const Track& track : recording.tracks) {
       for (const Span& span : track.spans) {
         if (span.device >= 0 && (span.kind == ActivityKind::op || span.name == "replay"))
@@ -44,12 +44,17 @@ class ChromeTrace {
   }
 
  private:
-  void name(const char* kind, std::int64_t track, const std::string& text) {
+  void describe(const char* kind, std::int64_t track, const char* argument, Value value) {
     events_.emplace_back(Value::Map{{"name", kind},
                                     {"ph", "M"},
                                     {"pid", kProcess},
                                     {"tid", track},
-                                    {"args", Value::Map{{"name", text}}}});
+                                    {"args", Value::Map{{argument, std::move(value)}}}});
+  }
+  /// Tracks are shown by their numbers.
+  void name(std::int64_t track, const std::string& text) {
+    describe("thread_name", track, "name", text);
+    describe("thread_sort_index", track, "sort_index", track);
   }
 
   void add_steps(std::int64_t track) {

@@ -37,7 +37,7 @@ Recorder& Recorder::instance() {
 
 bool Recorder::start(const RecorderSetup& setup) {
   const std::scoped_lock lock(mutex_);
-  if (std::exchange(records_, true)) return false;
+  if (records_) return false;
   setup_ = setup;
   recording_ = {};
   recording_.device = setup.device;
@@ -47,7 +47,11 @@ bool Recorder::start(const RecorderSetup& setup) {
   place_of_module_.clear();
   kept_.clear();
   if (setup.model != nullptr) add_modules(*setup.model);
-  if (setup.device.is_cuda()) first_mark_.record(cuda::current_stream(setup.device));
+  if (setup.device.is_cuda()) {
+    first_mark_ = cuda::Event(cuda::Timing::on);  // an event stays on its first device
+    first_mark_.record(cuda::current_stream(setup.device));
+  }
+  records_ = true;
   wants_eager_step_ = true;
   generation_ = ++generations_;
   recording_.cpu = -thread_nanoseconds();

@@ -14,6 +14,8 @@ namespace mezzo::profile {
 
 /// Calls of an op with the same dtypes in the same phase. Numbers are sums over all steps.
 struct OpRow {
+  /// Its name; in parentheses a phase, "(step)", for kernels of optimizer, scaler and clipping that are no
+  /// ops.
   std::string op;
   /// The phase that it ran in: "forward", "backward", "step", ... (PhaseRow::phase); of another thread than
   /// the one that makes the steps, that thread's name.
@@ -31,7 +33,7 @@ struct OpRow {
   std::int64_t flop = 0;
   /// FLOP per second as a part of what a large matrix product of that dtype reaches here; for ops without
   /// FLOP, bytes per second as a part of what a large copy reaches. Only with ProfilerOptions::rates.
-  std::optional<double> reached;
+  std::optional<double> reached = {};
 };
 
 /// A module and all below it.

@@ -54,6 +54,11 @@ struct SumsOfColumns {
                   std::int64_t inner) {
     const Meetings& m = *meetings;
     const T* const added = add_rows(x, columns, m.ranges[0][d], m.ranges[1][h], m.there, inner);
+    if (inner == 1 && added != nullptr && all_meet_one(m.ranges[2], m.here[2])) {
+      const T only = T(0) + added[m.ranges[2]->first];
+      for (std::int64_t w = 0; w < m.here[2]; ++w) sums[w] = only;
+      return;
+    }
     for (std::int64_t w = 0; w < m.here[2]; ++w) {
       const PlaceRange widths = added != nullptr ? m.ranges[2][w] : PlaceRange{};
       if (inner == 1) {
@@ -69,6 +74,11 @@ struct SumsOfColumns {
   }
 
  private:
+  /// The gradient of a pooling of whole rows. Ranges rise, so those between two that are the same are, too.
+  MEZZO_ALWAYS_INLINE static bool all_meet_one(const PlaceRange* ranges, std::int64_t count) {
+    const PlaceRange last = ranges[count - 1];
+    return last.count() == 1 && ranges->first == last.first && ranges->last == last.last;
+  }
   MEZZO_ALWAYS_INLINE static void add(const T* a, const T* b, T* sum, std::int64_t n) {
     MEZZO_INDEPENDENT_LOOP
     for (std::int64_t i = 0; i < n; ++i) sum[i] = a[i] + b[i];

@@ -54,7 +54,7 @@ TEST(ChromeTrace, HasTheFieldsOfItsFormat) {
     ASSERT_TRUE(event.at("pid").is_number_integer());
     ASSERT_TRUE(event.at("tid").is_number_integer());
     if (event.at("ph") == "M") {
-      tracks.insert(event.at("args").at("name"));
+      if (event.at("name") == "thread_name") tracks.insert(event.at("args").at("name"));
       continue;
     }
     ASSERT_EQ(event.at("ph"), "X");

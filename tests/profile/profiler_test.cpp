@@ -14,6 +14,7 @@
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/data.h"
 #include "mezzo/mezzo.h"
+#include "mezzo/profile/recorder.h"
 #include "mezzo/tests/support/caught_warnings.h"
 #include "mezzo/tests/support/message_of.h"
 
@@ -105,11 +106,17 @@ TEST(Profiler, CountsCallsBytesAndFlopOfOps) {
   double shares = 0;
   for (const OpRow& row : report.ops) {
     shares += row.share;
-    EXPECT_GT(row.seconds, 0) << row.op;
+    EXPECT_GE(row.seconds, 0) << row.op;
     EXPECT_EQ(row.seconds, row.host_seconds) << "on the CPU";
     EXPECT_FALSE(row.reached.has_value());
   }
   EXPECT_NEAR(shares, 1, 1e-9);
+  for (const char* const phase : {"step", "clip", "unscale", "update"}) {
+    const OpRow* const kernels = find(report, "(" + std::string(phase) + ")", phase);
+    ASSERT_NE(kernels, nullptr) << phase;
+    EXPECT_EQ(kernels->calls, 3);
+    EXPECT_LE(kernels->seconds, find_phase(report, phase)->seconds);
+  }
 }
 
 TEST(Profiler, SaysHowMuchOfTheMachinesRateIsReached) {
@@ -402,6 +409,16 @@ TEST(Profiler, NamesWhatIsWrongWithItsOptionsAndFiles) {
   { const auto step = traced.step(); }
   EXPECT_NE(warnings.text_of("profiler_end").find("/nowhere/at/all/trace.json"), std::string::npos);
   EXPECT_EQ(traced.report().steps, 1);
+}
+
+TEST(Profiler, MakesNvtxRangesWhereHeadersOfCudaAre) {
+  const test::CaughtWarnings warnings;
+  Training training;
+  const Report report =
+      profiled({.model = training.net, .warmup = 0, .steps = 1, .rates = false, .nvtx = true},
+               [&] { training.step(); });
+  EXPECT_EQ(report.steps, 1);
+  EXPECT_EQ(warnings.text_of("profiler_nvtx").empty(), has_nvtx());
 }
 
 TEST(Profiler, HasEveryNumberInItsValue) {

@@ -69,6 +69,19 @@ TEST(SpeedMonitors, CountTrainingTimeOnly) {
   EXPECT_EQ(values->of("speed/batches_per_second"), (std::vector<double>{0.5, 0.5, 0.25, 0.25, 0.5}));
 }
 
+TEST(SpeedMonitors, LogTheWaitForTheLoader) {
+  double now = 0;
+  const Clock clock = [&now] { return now; };
+  const auto values =
+      Watched({.accumulate = 2})
+          .train("3ba", {callbacks::SpeedMonitor({.clock = clock})}, [&](TrainerOptions& options) {
+            // Algorithms run first: at after_dataloader this is time that the loader has taken.
+            options.algorithms = {on(Event::after_dataloader, [&](State&) { now += 0.25; }),
+                                  on(Event::before_forward, [&](State&) { now += 3; })};
+          });
+  EXPECT_EQ(values->of("speed/loader_wait"), (std::vector<double>{0.5, 0.5, 0.5}));
+}
+
 TEST(SpeedMonitors, LogNoTokensWhereNoneAreCounted) {
   const auto values = Watched().train("3ba", {callbacks::SpeedMonitor()});
   EXPECT_EQ(values->values.count("speed/tokens_per_second"), 0U);
