@@ -98,7 +98,7 @@ struct TrainerSave {
 /// folder, and the report as the text "profile" in the logs.
 struct TrainerProfile {
   std::int64_t from = 10;   ///< steps before the first one
-  std::int64_t steps = 10;  ///< at least 1; a fit() that ends before records as many as it has
+  std::int64_t steps = 10;  ///< 0: none; a fit() that ends before records as many as it has
   bool shapes = false;      ///< a row of ops for each shape of the inputs
   std::string folder = {};  ///< which is there; default: save.folder, else the working directory
 };
@@ -140,7 +140,7 @@ struct TrainerOptions {
   /// On a CUDA device: capture a step once and replay it (amp::CapturedStep). Callbacks between
   /// before_train_batch and after_train_batch are refused then.
   bool captured = false;
-  std::optional<TrainerProfile> profile = {};
+  TrainerProfile profile = {.steps = 0};
   /// Trains in several processes, which make the same trainer (docs/dist.md).
   Parallel parallel = {};
 };

@@ -63,7 +63,10 @@ struct SumsOfColumns {
       const PlaceRange widths = added != nullptr ? m.ranges[2][w] : PlaceRange{};
       if (inner == 1) {
         T sum = 0;
-        for (std::int64_t k = widths.first; k < widths.last; ++k) sum += added[k];
+        if (widths.count() == 1)
+          sum += added[widths.first];
+        else
+          for (std::int64_t k = widths.first; k < widths.last; ++k) sum += added[k];
         sums[w] = sum;
         continue;
       }

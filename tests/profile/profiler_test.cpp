@@ -270,7 +270,7 @@ TEST(Profiler, SeesTheLoaderBetweenSteps) {
 
 TEST(Profiler, HasTracksForWorkers) {
   data::DataLoader loader(SlowData{}, {.batch_size = 4, .num_workers = 2});
-  Profiler profiler({.warmup = 0, .steps = 4, .rates = false});
+  Profiler profiler({.warmup = 0, .steps = 8, .rates = false});
   for ([[maybe_unused]] const data::Example& example : loader) {
     const auto step = profiler.step();
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -143,11 +143,11 @@ void TrainerCore::list_callbacks() {
   for (const auto* list : {&options_.algorithms, &options_.callbacks}) {
     for (const AnyCallback& any : *list) list_one(any.callback().get());
   }
-  if (options_.profile) {
+  if (options_.profile.steps != 0) {
     const std::string& folder =
-        options_.profile->folder.empty() ? options_.save.folder : options_.profile->folder;
+        options_.profile.folder.empty() ? options_.save.folder : options_.profile.folder;
     profiling_ =
-        std::make_unique<Profiling>(*options_.profile, folder.empty() ? "." : folder, parallel_.is_first());
+        std::make_unique<Profiling>(options_.profile, folder.empty() ? "." : folder, parallel_.is_first());
     list_one(profiling_.get());
   }
   for (Event inner = Event::before_train_batch; inner <= Event::after_train_batch;
