@@ -2,6 +2,7 @@
 // that began an activity before the recording, or ends it after, is told apart by the recording's generation.
 #include "mezzo/profile/recorder.h"
 
+#include <pthread.h>
 #include <ctime>
 
 #include <algorithm>
@@ -28,9 +29,28 @@ std::int64_t thread_nanoseconds() noexcept {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
+namespace {
+
+std::atomic<Recorder*> recorder{nullptr};
+
+/// A child of fork() records nothing until it has a profiler of its own, with a recorder of its own: another
+/// thread of its parent may have held a lock of this one.
+[[maybe_unused]] const int registered = pthread_atfork(nullptr, nullptr, [] {
+  if (recorder.exchange(nullptr) == nullptr) return;
+  set_activity_listener(nullptr);
+  set_process_op_observer(nullptr);
+});
+
+}  // namespace
+
 Recorder& Recorder::instance() {
-  static auto* const recorder = new Recorder;
-  return *recorder;
+  Recorder* found = recorder.load();
+  if (found == nullptr) {
+    auto* const made = new Recorder;  // never destroyed
+    if (recorder.compare_exchange_strong(found, made)) return *made;
+    delete made;
+  }
+  return *found;
 }
 
 // --- begin and end of a recording
@@ -156,9 +176,10 @@ std::int32_t Recorder::module_at(const std::string* place) {
 
 Recorder::OwnTrack& Recorder::own(std::uint64_t generation, Lock& lock) {
   static constinit thread_local OwnTrack* track = nullptr;
-  if (track == nullptr) {
+  if (track == nullptr || track->recorder != this) {
     const std::scoped_lock all(mutex_);
     track = &tracks_.emplace_back();
+    track->recorder = this;
     track->thread = std::this_thread::get_id();
   }
   lock = Lock(track->mutex);

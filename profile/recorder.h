@@ -104,6 +104,7 @@ class Recorder final : public ActivityListener, public OpObserver {
     bool is_op, changes_place;
   };
   struct OwnTrack {
+    const Recorder* recorder = nullptr;
     std::thread::id thread;
     std::mutex mutex;  // of what follows
     std::uint64_t generation = 0;

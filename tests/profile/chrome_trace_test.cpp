@@ -67,8 +67,7 @@ TEST(ChromeTrace, HasTheFieldsOfItsFormat) {
         "loader worker", "linear_backward", "gradient of linear"})
     EXPECT_TRUE(names.contains(name)) << name;
   EXPECT_FALSE(names.contains("step 3"));
-  for (const char* const track : {"steps", "loader worker 1", "loader worker 2"})
-    EXPECT_TRUE(tracks.contains(track)) << track;
+  for (const char* const track : {"steps", "loader worker 1"}) EXPECT_TRUE(tracks.contains(track)) << track;
 }
 
 TEST(ChromeTrace, NestsOnEachTrack) {
@@ -79,7 +78,7 @@ TEST(ChromeTrace, NestsOnEachTrack) {
       tracks[event.at("tid")].emplace_back(event.at("ts"),
                                            event.at("ts").get<double>() + event.at("dur").get<double>());
   }
-  ASSERT_GE(tracks.size(), 3U);
+  ASSERT_GE(tracks.size(), 2U);
   for (auto& [track, spans] : tracks) {
     std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) {
       return a.first != b.first ? a.first < b.first : a.second > b.second;

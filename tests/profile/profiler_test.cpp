@@ -2,10 +2,14 @@
 #include "mezzo/profile/profiler.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
-#include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -268,13 +272,23 @@ TEST(Profiler, SeesTheLoaderBetweenSteps) {
   EXPECT_GT(row->seconds, 0.5 * report.seconds);
 }
 
-TEST(Profiler, HasTracksForWorkers) {
-  data::DataLoader loader(SlowData{}, {.batch_size = 4, .num_workers = 2});
-  Profiler profiler({.warmup = 0, .steps = 8, .rates = false});
-  for ([[maybe_unused]] const data::Example& example : loader) {
-    const auto step = profiler.step();
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+/// Of two workers each makes one sample of a pair: neither ends before both have begun.
+struct PairedData {
+  std::shared_ptr<std::array<std::atomic<bool>, 32>> begun =
+      std::make_shared<std::array<std::atomic<bool>, 32>>();
+  [[nodiscard]] std::int64_t size() const { return 32; }
+  [[nodiscard]] data::Example get(std::int64_t index) const {
+    const auto place = static_cast<std::size_t>(index);
+    (*begun)[place] = true;
+    while (!(*begun)[place ^ 1]) std::this_thread::yield();
+    return {full({4}, static_cast<double>(index)), full({}, 1.0)};
   }
+};
+
+TEST(Profiler, HasATrackForEachWorker) {
+  data::DataLoader loader(PairedData{}, {.num_workers = 2});
+  Profiler profiler({.warmup = 0, .steps = 32, .rates = false});
+  for ([[maybe_unused]] const data::Example& example : loader) const auto step = profiler.step();
   std::vector<std::string> names;
   for (const ThreadRow& row : profiler.report().threads) {
     if (row.thread.starts_with("loader worker")) names.push_back(row.thread);
@@ -334,6 +348,31 @@ TEST(Profiler, ListensOnlyWhileItRecords) {
     EXPECT_NE(activity_listener(), nullptr);
   }
   EXPECT_EQ(activity_listener(), nullptr) << "it ends with its profiler";
+}
+
+TEST(Profiler, LeavesAChildOfForkAlone) {
+  Profiler profiler({.warmup = 0, .steps = 2, .rates = false});
+  { const auto step = profiler.step(); }
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool listens = activity_listener() != nullptr || process_op_observer() != nullptr;
+    Profiler own({.warmup = 0, .steps = 1, .rates = false});
+    {
+      const auto step = own.step();
+      static_cast<void>(ones({4}) + 1.0);
+    }
+    _exit(!listens && own.report().steps == 1 && !own.report().ops.empty() ? 0 : 1);
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  {
+    const auto step = profiler.step();
+    static_cast<void>(ones({4}) + 1.0);
+  }
+  EXPECT_EQ(profiler.report().steps, 2);
+  EXPECT_FALSE(profiler.report().ops.empty());
 }
 
 // --- bad use
