@@ -362,4 +362,9 @@ Tensor GradScaler::inv_scale_tensor() const {
   return copy_field(record_, offsetof(ScalerRecord, inv_scale), DType::f32);
 }
 
+Tensor GradScaler::steps_skipped_tensor() const {
+  require_settled("GradScaler.steps_skipped_tensor");
+  return copy_field(record_, offsetof(ScalerRecord, steps_skipped), DType::i64);
+}
+
 }  // namespace mezzo::amp

@@ -148,6 +148,9 @@ class GradScaler {
   /// host read. 1 on the CPU when disabled. Throws: StateError before scale().
   [[nodiscard]] Tensor scale_tensor() const;
   [[nodiscard]] Tensor inv_scale_tensor() const;
+  /// A copy of steps_skipped() on the device, 0-dim i64, for loggers. Throws: StateError before scale() and
+  /// when disabled.
+  [[nodiscard]] Tensor steps_skipped_tensor() const;
 
   // Each of these is one host read once scale() was called.
   [[nodiscard]] double get_scale() const;  ///< 1 when disabled

@@ -101,6 +101,28 @@ class LRMonitor final : public detail::CallbackAt<Event::batch_start> {
   LRMonitorOptions options_;
 };
 
+struct GradientMonitorOptions {
+  std::int64_t every = 10;      ///< batches
+  std::int64_t histograms = 0;  ///< batches between two sets of histograms; 0: none
+};
+/// Logs the norm of each layer's gradients, "grad_norm/<path>", and histograms of parameters and gradients,
+/// "weights/<name>" and "gradients/<name>", before the optimizer's step: unscaled, clipped, of all ranks
+/// together. A layer is a module with parameters of its own. What has no gradient, as when frozen, is left
+/// out; so are gradients of a ShardedOptimizer, which lie in shards. What is not finite is logged as such,
+/// also where the scaler skips the step; of SAM with amp_fp16 gradients are times the scale. The host reads
+/// norms with the step's record; for a sink with histograms it reads all elements, 2^24 at a time, in a step
+/// that evaluates several times at the first. Not with TrainerOptions::captured. Throws: ValueError for every
+/// < 1, histograms < 0. Source: composer's OptimizerMonitor, wandb.watch.
+class GradientMonitor final : public detail::CallbackAt<Event::batch_start, Event::after_train_batch> {
+ public:
+  explicit GradientMonitor(const GradientMonitorOptions& options = {});
+  void run(Event event, State& state) override;
+
+ private:
+  GradientMonitorOptions options_;
+  bool has_histograms_ = false;  // of the step
+};
+
 /// Metrics of the training's own outputs since the beginning of the epoch, logged after each batch as
 /// "train/<name>". Counted as evaluations count (EvalMetric), from microbatch to microbatch; of several
 /// evaluations per step (SAM) the last one counts, and of a batch that is tried again the last try. A

@@ -8,15 +8,13 @@
 
 namespace mezzo::train {
 
-struct CSVSinkOptions {
-  std::int64_t every = 1;  ///< steps
-};
+using CSVSinkOptions = SinkOptions;
 
 /// One line per record: step, time (seconds since 1970), then a column per name in the order of the first
 /// record. Numbers are in shortest form; "nan", "inf" and "-inf" as pandas reads them; nothing where a record
 /// has no such value. A name that comes later becomes a new last column: the file is rewritten then, all or
 /// nothing, with nothing in that column before. Names with commas or quotes are quoted. Each line is with the
-/// system when write() returns. Texts and histograms are left out.
+/// system when write() returns. Texts, histograms and images are left out.
 ///
 /// An existing file: when the run logs without resume(), it is renamed to "<path>.bak" first. resume(step)
 /// keeps its lines up to that step and goes on behind them.

@@ -104,6 +104,18 @@ class Logger : mezzo::detail::NoCopy {
   void text(std::string_view name, const nn::Summary& summary);
   /// How the elements of a tensor are distributed. Read back, all of it, only where a sink takes histograms.
   void histogram(std::int64_t step, std::string_view name, const Tensor& values);
+  /// Several, in one read per dtype and 2^24 elements where those of one dtype are neighbours. Throws, before
+  /// anything is written: ValueError for a step below the last one, names that log() refuses, and undefined
+  /// tensors.
+  void histograms(std::int64_t step, const std::vector<std::pair<std::string, Tensor>>& named);
+  /// An image, or a batch of them as one: rows of 8, with black lines of 2 pixels around each. Reals are
+  /// limited to [0, 1], multiplied by 255 and rounded down. Without libpng a warning, or an error, as
+  /// `errors` says of what cannot be written.
+  /// Shapes: [H, W], [C, H, W] or [N, C, H, W] of 1, 3 or 4 channels: gray, RGB, RGBA. Dtypes: u8, floating.
+  /// Throws, before anything is written: what histograms() throws, ShapeError, DTypeError; where a sink takes
+  /// images and reads them, ValueError for NaN and infinities. Source: torch's SummaryWriter.add_image,
+  /// torchvision.utils.make_grid.
+  void image(std::int64_t step, std::string_view name, const Tensor& image);
 
   /// The run goes on behind `step`, the last one that counts. Throws: ValueError for a negative one; IoError
   /// for files that the sinks cannot have written.

@@ -44,6 +44,20 @@ struct LogHistogram {
   std::span<const double> values;
 };
 
+/// The content of one call of Logger::image, as the bytes of a PNG file.
+struct LogImage {
+  std::int64_t step = 0;
+  double time = 0;
+  std::string_view name;
+  std::int64_t height = 0, width = 0, channels = 0;
+  std::string_view png;
+};
+
+/// The options of a sink that has no others.
+struct SinkOptions {
+  std::int64_t every = 1;  ///< steps
+};
+
 /// A target that a Logger writes to. Functions are called by one thread at a time, with steps that do not go
 /// back. The Logger's option `errors` decides about an IoError that they throw; all other exceptions reach
 /// the caller of the Logger.
@@ -56,9 +70,10 @@ class Sink {
   [[nodiscard]] virtual bool is_due(std::int64_t step) { return step % every_ == 0; }
   virtual void write(const LogRecord& record) = 0;
   virtual void write_text(const LogText& /*text*/) {}
-  /// Whether histograms are to be read back for it.
-  [[nodiscard]] virtual bool wants_histograms() const { return false; }
+  /// Whether histograms and images are to be read back for it. Others leave them out.
+  [[nodiscard]] virtual bool wants_pictures() const { return false; }
   virtual void write_histogram(const LogHistogram& /*histogram*/) {}
+  virtual void write_image(const LogImage& /*image*/) {}
   /// Whether it wants at close() what it has passed over since its last record: the last value of each name.
   /// A tensor that was overwritten meanwhile has what it holds then.
   [[nodiscard]] virtual bool wants_last() const { return false; }

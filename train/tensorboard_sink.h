@@ -8,13 +8,12 @@
 
 namespace mezzo::train {
 
-struct TensorBoardSinkOptions {
-  std::int64_t every = 1;  ///< steps
-};
+using TensorBoardSinkOptions = SinkOptions;
 
 /// Values become scalars (f32, as TensorBoard has them; NaN and infinities as they are), texts text, maps and
-/// lists of maps tables of Markdown, histograms histograms of exponential buckets over the finite elements.
-/// Each record is with the system when write() returns.
+/// lists of maps tables of Markdown, images PNGs, histograms such of exponential buckets over the finite
+/// elements; where others are among them, the scalar "<name>/nonfinite" has their number. Each record is with
+/// the system when write() returns.
 ///
 /// The file is FOLDER/events.out.tfevents.<seconds since 1970>.<host>.<process>.<number>, new for each sink;
 /// the folder is made where it is not there. resume(step) begins a session there, which makes TensorBoard
@@ -25,8 +24,9 @@ class TensorBoardSink final : public detail::FileSink {
   explicit TensorBoardSink(const std::string& folder, TensorBoardSinkOptions options = {});
   void write(const LogRecord& record) override;
   void write_text(const LogText& text) override;
-  [[nodiscard]] bool wants_histograms() const override { return true; }
+  [[nodiscard]] bool wants_pictures() const override { return true; }
   void write_histogram(const LogHistogram& histogram) override;
+  void write_image(const LogImage& image) override;
   void resume(std::int64_t step) override;
   /// Of the event file.
   [[nodiscard]] const std::string& path() const noexcept;

@@ -153,8 +153,9 @@ struct TrainerOptions {
 /// where clipping or a callback at after_train_batch needs it; clip_grad_norm_; scaler.step(optimizer);
 /// schedule.step(result); scaler.update(). SAM and LBFGS get all up to the clipping as their closure.
 ///
-/// Logged per step: "loss", "lr", with a scaler "scale", and what callbacks add; per evaluation "eval/<name>"
-/// for each result. A step reads nothing back unless a sink or a callback does.
+/// Logged per step: "loss", "lr", with a scaler "scale" and "steps_skipped" (how many so far), and what
+/// callbacks add; per evaluation "eval/<name>" for each result. A step reads nothing back unless a sink or a
+/// callback does.
 ///
 /// Checkpoints hold model, optimizer, schedule, scaler, the train loader's place, the default generator, the
 /// time, the last results, and the parts of algorithms and callbacks ("callback.EMA(0.999).average", ...): a

@@ -95,21 +95,7 @@ Tensor planes_of(const Pixels& pixels, ImageMode mode) {
   return image;
 }
 
-}  // namespace
-
-Tensor read_image(const std::string& path, const ImageOptions& options) {
-  io::InputFile file(path, "read_image");
-  std::vector<std::byte> bytes(file.size());
-  file.read(bytes);
-  return planes_of(decode_pixels(bytes, file.op(), options.max_pixels), options.mode);
-}
-
-Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& options) {
-  return planes_of(decode_pixels(bytes, "decode_image", options.max_pixels), options.mode);
-}
-
-void write_png(const std::string& path, const Tensor& image) {
-  const std::string op = "write_png '" + path + "'";
+std::vector<std::uint8_t> png_of(const Tensor& image, const std::string& op) {
   const bool fits = image.dim() == 3 && image.size(0) >= 1 && image.size(0) <= 4 && image.size(1) >= 1 &&
                     image.size(2) >= 1 && image.size(1) <= 0x7FFFFFFF && image.size(2) <= 0x7FFFFFFF;
   if (!fits) {
@@ -131,7 +117,26 @@ void write_png(const std::string& path, const Tensor& image) {
     for (std::size_t c = 0; c < pixels.channels; ++c)
       pixels.bytes[i * pixels.channels + c] = planes[c * area + i];
   }
-  const std::vector<std::uint8_t> bytes = detail::encode_png(pixels, op);
+  return detail::encode_png(pixels, op);
+}
+
+}  // namespace
+
+Tensor read_image(const std::string& path, const ImageOptions& options) {
+  io::InputFile file(path, "read_image");
+  std::vector<std::byte> bytes(file.size());
+  file.read(bytes);
+  return planes_of(decode_pixels(bytes, file.op(), options.max_pixels), options.mode);
+}
+
+Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& options) {
+  return planes_of(decode_pixels(bytes, "decode_image", options.max_pixels), options.mode);
+}
+
+std::vector<std::uint8_t> encode_png(const Tensor& image) { return png_of(image, "encode_png"); }
+
+void write_png(const std::string& path, const Tensor& image) {
+  const std::vector<std::uint8_t> bytes = png_of(image, "write_png '" + path + "'");
   io::AtomicFile file(path);
   file.write(std::as_bytes(std::span(bytes)));
   file.commit();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mezzo/core/tensor.h"
 
@@ -38,10 +39,13 @@ struct ImageOptions {
 /// read_image for an encoded image in memory. Source: torchvision.io.decode_image.
 [[nodiscard]] Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& options = {});
 
-/// Writes an image as PNG, all or nothing.
+/// An image as the bytes of a PNG file.
 /// Shapes: [C, H, W] of 1 to 4 channels: gray, gray and alpha, RGB, RGBA. Dtypes: u8. Throws: ShapeError,
-/// DTypeError; IoError when the file cannot be written, and when the build has no libpng.
-/// Source: torchvision.io.write_png.
+/// DTypeError; IoError when the build has no libpng. Source: torchvision.io.encode_png.
+[[nodiscard]] std::vector<std::uint8_t> encode_png(const Tensor& image);
+
+/// Writes encode_png's bytes into a file, all or nothing. Throws: what encode_png throws; IoError when the
+/// file cannot be written. Source: torchvision.io.write_png.
 void write_png(const std::string& path, const Tensor& image);
 
 }  // namespace mezzo::data

@@ -120,6 +120,7 @@ TEST_F(Misuse, EverythingNeedsAScaledLossFirst) {  // G-20, G-32, G-50
       {"GradScaler.update", [&] { fresh.update(tensor(2.0)); }},
       {"GradScaler.scale_tensor", [&] { static_cast<void>(fresh.scale_tensor()); }},
       {"GradScaler.inv_scale_tensor", [&] { static_cast<void>(fresh.inv_scale_tensor()); }},
+      {"GradScaler.steps_skipped_tensor", [&] { static_cast<void>(fresh.steps_skipped_tensor()); }},
   };
   for (const auto& [name, call] : calls) {
     Refusal<StateError>(call).names({name, "expected scale() to have been called", "scaled nothing yet",

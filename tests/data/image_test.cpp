@@ -164,6 +164,8 @@ TEST_F(Images, WhatIsWrittenIsRead) {
     EXPECT_EQ(hex(back), hex(image));
     // Not contiguous.
     write_png(path("a.png"), image.transpose(1, 2));
+    const std::vector<std::uint8_t> bytes = encode_png(image);
+    EXPECT_EQ(hex(decode_image(std::as_bytes(std::span(bytes)))), hex(image));
     EXPECT_EQ(hex(read_image(path("a.png"))), hex(image.transpose(1, 2).contiguous()));
   }
 }

@@ -171,6 +171,7 @@ void expect_scaler_sound(const std::string& which, amp::GradScaler& scaler) {
       {"update of a tensor", [&] { scaler.update(Tensor()); }},
       {"scale_tensor", [&] { static_cast<void>(scaler.scale_tensor()); }},
       {"inv_scale_tensor", [&] { static_cast<void>(scaler.inv_scale_tensor()); }},
+      {"steps_skipped_tensor", [&] { static_cast<void>(scaler.steps_skipped_tensor()); }},
       {"get_scale", [&] { static_cast<void>(scaler.get_scale()); }},
       {"growth_tracker", [&] { static_cast<void>(scaler.growth_tracker()); }},
       {"steps_ok", [&] { static_cast<void>(scaler.steps_ok()); }},

@@ -3,10 +3,13 @@
 #include "mezzo/train/callbacks.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 
+#include "mezzo/core/backend.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/altered_loop.h"
 
@@ -130,6 +133,166 @@ TEST(LRMonitors, LogTheRateOfEachGroup) {
     EXPECT_EQ(values->of("momentum/group1"), (std::vector<double>{0.5, 0.5, 0.5}));
     EXPECT_EQ(values->of("lr"), values->of("lr/group0"));
   }
+}
+
+// --- GradientMonitor
+
+/// What the monitors log, by hand: a value per name and step.
+struct GradientsByHand {
+  std::map<std::string, std::map<std::int64_t, double>> norms;  ///< by layer
+  std::map<std::string, std::vector<double>> elements;          ///< by "weights/0.weight 2", say
+};
+
+GradientsByHand gradients_by_hand(AlteredLoop& loop, int steps) {
+  GradientsByHand result;
+  std::int64_t step = 0;
+  loop.run(steps, {.gradients = [&] {
+             ++step;
+             std::map<std::string, double> squares;
+             for (const auto& [name, parameter] : loop.net->named_parameters()) {
+               const std::string at = name + " " + std::to_string(step);
+               result.elements["weights/" + at] = parameter.detach().to_vector<double>();
+               const std::vector<double> gradient = parameter.grad().to_vector<double>();
+               result.elements["gradients/" + at] = gradient;
+               for (const double g : gradient) squares[name.substr(0, 1)] += g * g;
+             }
+             for (const auto& [layer, sum] : squares)
+               result.norms["grad_norm/" + layer][step] = std::sqrt(sum);
+           }});
+  return result;
+}
+
+TEST(GradientMonitors, LogTheNormOfEachLayer) {
+  for (const AlteredLoopOptions& way : altered_loop_ways()) {
+    AlteredLoop hand(way);
+    const GradientsByHand wanted = gradients_by_hand(hand, 6);
+    Watched watched(way);
+    const auto values = watched.train("6ba", {callbacks::GradientMonitor({.every = 2})});
+    EXPECT_EQ(watched.loop.bits(), hand.bits()) << "it watches only";
+    EXPECT_EQ(way.init_scale < 1e6, hand.skipped == 0) << "also of steps that are skipped";
+    for (const std::string layer : {"grad_norm/0", "grad_norm/1", "grad_norm/4", "grad_norm/6"}) {
+      ASSERT_EQ(values->of(layer).size(), 3U);
+      for (const std::int64_t step : {2, 4, 6}) {
+        const double norm = wanted.norms.at(layer).at(step), got = values->values[layer].at(step);
+        if (std::isfinite(norm))
+          EXPECT_NEAR(got, norm, 1e-6 * norm) << layer << " " << step;  // rounded to f32
+        else
+          EXPECT_FALSE(std::isfinite(got)) << layer << " " << step;
+      }
+    }
+  }
+}
+
+TEST(GradientMonitors, LeaveOutFrozenLayersAndReadNothing) {
+  std::uint64_t reads[2] = {};
+  std::shared_ptr<Values> values;
+  for (const bool monitors : {false, true}) {
+    Watched watched;
+    for (const Tensor& parameter : watched.loop.net->at<nn::Layer>(4).parameters())
+      parameter.requires_grad_(false);
+    std::vector<AnyCallback> callbacks;
+    if (monitors) callbacks = {callbacks::GradientMonitor({.every = 1, .histograms = 1})};
+    const std::uint64_t before = host_reads();
+    values = watched.train("3ba", callbacks);
+    reads[monitors ? 1 : 0] = host_reads() - before;
+  }
+  EXPECT_EQ(reads[0], reads[1]) << "norms are read with the record, histograms by no sink";
+  EXPECT_EQ(values->of("grad_norm/0").size(), 3U);
+  EXPECT_EQ(values->values.count("grad_norm/4"), 0U);
+}
+
+/// Remembers the elements of histograms, by "name step".
+class Histograms final : public Sink {
+ public:
+  void write(const LogRecord& /*record*/) override {}
+  [[nodiscard]] bool wants_pictures() const override { return true; }
+  void write_histogram(const LogHistogram& histogram) override {
+    const std::string name = std::string(histogram.name) + " " + std::to_string(histogram.step);
+    EXPECT_TRUE(
+        elements.emplace(name, std::vector<double>(histogram.values.begin(), histogram.values.end())).second)
+        << name << " comes twice";
+  }
+  void resume(std::int64_t /*step*/) override { elements.clear(); }
+  std::map<std::string, std::vector<double>> elements;
+};
+
+TEST(GradientMonitors, LogHistogramsAgainAfterGoingBack) {
+  AlteredLoop loop;
+  auto sink = std::make_shared<Histograms>();
+  TrainerOptions options = loop.trainer("2ba");
+  options.sinks = {sink};
+  options.callbacks = {callbacks::GradientMonitor({.histograms = 3})};
+  Trainer trainer(options);
+  trainer.fit();
+  const std::string path = testing::TempDir() + "mezzo_histograms_" + std::to_string(::getpid());
+  trainer.save_checkpoint(path);
+  trainer.fit("1ba");
+  const auto first = sink->elements;
+  EXPECT_EQ(first.size(), 2U * 8U);
+  trainer.load_checkpoint(path);
+  EXPECT_TRUE(sink->elements.empty());
+  trainer.fit("1ba");
+  EXPECT_EQ(sink->elements, first);
+  std::filesystem::remove(path);
+}
+
+TEST(GradientMonitors, LogHistogramsOfWeightsAndGradients) {
+  for (const AlteredLoopOptions& way : altered_loop_ways()) {
+    AlteredLoop hand(way);
+    const GradientsByHand wanted = gradients_by_hand(hand, 6);
+    auto sink = std::make_shared<Histograms>();
+    Watched watched(way);
+    const std::uint64_t before = host_reads();
+    watched.train("6ba", {callbacks::GradientMonitor({.histograms = 3})},
+                  [&](TrainerOptions& options) { options.sinks = {sink}; });
+    EXPECT_EQ(host_reads() - before, 6U + 2U) << "of 6 records; weights and gradients are one read";
+    EXPECT_EQ(watched.loop.bits(), hand.bits()) << "it watches only";
+    EXPECT_EQ(sink->elements.size(), 2U * 2U * 8U) << "steps, kinds, parameters";
+    for (const auto& [name, elements] : sink->elements) {
+      ASSERT_TRUE(wanted.elements.contains(name)) << name;
+      const std::vector<double>& hand_elements = wanted.elements.at(name);
+      ASSERT_EQ(elements.size(), hand_elements.size()) << name;
+      for (std::size_t i = 0; i < elements.size(); ++i)
+        EXPECT_TRUE(elements[i] == hand_elements[i] || std::isnan(hand_elements[i])) << name << " " << i;
+    }
+  }
+}
+
+TEST(GradientMonitors, LogHistogramsOncePerStepOfSam) {
+  AlteredLoop loop;
+  optim::SAM sam(*loop.optimizer);
+  auto sink = std::make_shared<Histograms>();  // which refuses the same name twice in a step
+  TrainerOptions options = loop.trainer("2ba");
+  options.optimizer = sam;
+  options.sinks = {sink};
+  options.callbacks = {callbacks::GradientMonitor({.histograms = 1})};
+  Trainer(options).fit();
+  EXPECT_EQ(sink->elements.size(), 2U * 2U * 8U);
+  EXPECT_TRUE(sink->elements.contains("gradients/6.bias 2"));
+}
+
+TEST(GradientMonitors, RefuseIntervalsOutOfRange) {
+  EXPECT_EQ(message_of<ValueError>([] { return callbacks::GradientMonitor({.every = 0}), 0; }),
+            "GradientMonitor: expected every of at least 1, got 0; 1 is each batch");
+  EXPECT_EQ(message_of<ValueError>([] { return callbacks::GradientMonitor({.histograms = -1}), 0; }),
+            "GradientMonitor: expected histograms of at least 0, got -1; 0 is none");
+}
+
+// --- what the trainer logs of the scaler
+
+TEST(TrainersLog, ScaleAndSkippedStepsOfEachStep) {
+  const AlteredLoopOptions way{.precision = amp::Precision::amp_fp16, .init_scale = 0x1p24};
+  AlteredLoop hand(way);
+  std::vector<double> wanted;
+  hand.run(8, {.after_step = [&](int, const amp::StepResult& result) {
+             wanted.push_back((wanted.empty() ? 0 : wanted.back()) + (result.skipped() ? 1 : 0));
+           }});
+  EXPECT_GT(wanted.back(), 0);
+  EXPECT_LT(wanted.back(), 8);
+  const auto values = Watched(way).train("8ba", {});
+  EXPECT_EQ(values->of("steps_skipped"), wanted);
+  EXPECT_EQ(values->of("scale").size(), 8U);
+  EXPECT_EQ(Watched().train("1ba", {})->values.count("steps_skipped"), 0U) << "no scaler";
 }
 
 // --- TrainMetrics

@@ -7,9 +7,11 @@
 #include <cmath>
 #include <csignal>
 #include <limits>
+#include <map>
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/json.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/tests/support/caught_warnings.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/log_files.h"
@@ -130,7 +132,8 @@ TEST_F(Report, LoadsNothingAndSaysWhenItsScriptDoesNotRun) {
   const std::string page = HTMLReport(path("report.html")).html();
   EXPECT_EQ(count(page, "<script"), 2U) << "data and what shows it";
   EXPECT_EQ(count(page, "<noscript>"), 1U);
-  EXPECT_EQ(count(page, "Content-Security-Policy\" content=\"default-src 'unsafe-inline'\""), 1U);
+  EXPECT_EQ(count(page, "Content-Security-Policy\" content=\"default-src 'unsafe-inline'; img-src data:\""),
+            1U);
   EXPECT_EQ(count(page, "http"), 2U) << "http-equiv, and the name of SVG";
   EXPECT_EQ(count(page, "http://www.w3.org/2000/svg"), 1U);
   EXPECT_EQ(count(page, "url(") + count(page, "import") + count(page, "fetch") + count(page, "src="), 0U);
@@ -176,6 +179,86 @@ TEST_F(Report, IsRewrittenNowAndThenAndAtTheEnd) {
     EXPECT_EQ(Page(HTMLReport(path("a.html"), {.seconds = seconds}).html()).run["refresh"], Value(wanted));
   }
   EXPECT_EQ(Page(HTMLReport(path("a.html"), {.refresh = false}).html()).run["refresh"], Value(0.0));
+}
+
+std::string from_base64(const std::string& text) {
+  static const std::string kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  std::uint32_t bits = 0, count = 0;
+  for (const char c : text.substr(0, text.find('='))) {
+    bits = bits << 6U | static_cast<std::uint32_t>(kDigits.find(c));
+    if ((count += 6) >= 8) bytes += static_cast<char>(bits >> (count -= 8) & 0xFFU);
+  }
+  return bytes;
+}
+
+TEST_F(Report, HoldsTheNewestImageOfEachName) {
+  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
+  Tensor newest;
+  {
+    Logger logger({HTMLReport(path("report.html"), options())}, at_time(5));
+    for (std::int64_t width = 1; width <= 9; ++width) {  // files of all lengths modulo 3
+      newest = (arange(3 * width) * 5).reshape({3, 1, width}).to(DType::u8);
+      logger.image(width, "odd", newest);
+      logger.image(width, "w" + std::to_string(width), newest);
+    }
+  }
+  const Value run = page().run;
+  EXPECT_EQ(run["pictures"]["odd"][0], Value(9));
+  for (std::int64_t width = 1; width <= 9; ++width) {
+    const std::string png = from_base64(run["pictures"]["w" + std::to_string(width)][1].as_string());
+    const Tensor wanted = (arange(3 * width) * 5).reshape({3, 1, width}).to(DType::u8);
+    EXPECT_TRUE(equal(data::decode_image(std::as_bytes(std::span(png))), wanted)) << width;
+  }
+  Logger logger({HTMLReport(path("report.html"), options())}, at_time(6));
+  logger.resume(4);
+  logger.histogram(5, "h", ones({2}));
+  logger.close();
+  std::string names;
+  for (const auto& [name, picture] : page().run["pictures"].as_map()) names += name + " ";
+  EXPECT_EQ(names, "w1 w2 w3 w4 h ") << "none of later steps";
+}
+
+TEST_F(Report, HoldsTheNewestHistogramOfEachName) {
+  const double inf = std::numeric_limits<double>::infinity();
+  HTMLReport report(path("report.html"), options());
+  const auto add = [&](std::string_view name, const std::vector<double>& values) {
+    report.write_histogram({4, 1, name, values});
+  };
+  add("a", {9, 9});
+  add("a", {0, 0.5, 1, 29.5, 30, inf, 15, std::nan("")});
+  add("same", {2, 2, 2});
+  add("wide", {-1.5e308, 1.5e308});
+  add("none", {inf});
+  add("empty", {});
+  const auto counts = [](const std::map<int, int>& some) {
+    std::vector<int> all(30);
+    for (const auto& [place, count] : some) all.at(static_cast<std::size_t>(place)) = count;
+    return Value(all);
+  };
+  const Value pictures = Page(report.html()).run["pictures"];
+  // Parts of length 1: 0 and 0.5 in the first, the largest element in the last.
+  EXPECT_EQ(pictures["a"].to_string(),
+            Value::list(4, 2, 0.0, 30.0, counts({{0, 2}, {1, 1}, {15, 1}, {29, 2}})).to_string());
+  EXPECT_EQ(pictures["same"].to_string(), Value::list(4, 0, 2.0, 2.0, counts({{0, 3}})).to_string());
+  EXPECT_EQ(pictures["wide"][4], counts({{0, 1}, {29, 1}}));
+  EXPECT_EQ(pictures["none"].to_string(), "[4,1,0.0,0.0,[]]");
+  EXPECT_EQ(pictures["empty"].to_string(), "[4,0,0.0,0.0,[]]");
+}
+
+TEST_F(Report, ImagesBeyondEightMegabytesAreLeftOut) {
+  mezzo::test::CaughtWarnings warnings;
+  HTMLReport report(path("report.html"), {.seconds = 1e9});
+  const std::string png(2'999'997, 'x');  // 3,999,996 characters of base64
+  for (const char* name : {"a", "b", "c", "d"}) report.write_image({1, 1, name, 1, 1, 1, png});
+  report.write_image({2, 1, "a", 1, 1, 1, png});  // in the place of its first one
+  const Value pictures = Page(report.html()).run["pictures"];
+  EXPECT_EQ(pictures.size(), 2U);
+  EXPECT_EQ(pictures["a"][0], Value(2));
+  EXPECT_EQ(warnings.texts(),
+            std::vector<std::string>{
+                "HTMLReport: expected images of at most 8 MB together, got more, so \"c\" is left "
+                "out; log fewer names or smaller images"});
 }
 
 TEST_F(Report, AResumedRunGoesOnInThePage) {

@@ -1,6 +1,7 @@
 // The logger: who gets what, what is read, and what is refused.
 #include "mezzo/train/logger.h"
 
+#include <cmath>
 #include <limits>
 
 #include "mezzo/amp/summary.h"
@@ -94,6 +95,107 @@ TEST(Logger, RefusesBadNamesStepsAndTensorsAndWritesNothing) {
   logger.log(3, {{"loss", 1}});
   logger.log(3, {{"val", 1}});  // a step may come twice
   EXPECT_EQ(sink->records.size(), 3U);
+}
+
+/// Takes histograms and images, and fails as it is told.
+class Pictures final : public Sink {
+ public:
+  void write(const LogRecord& /*record*/) override {}
+  [[nodiscard]] bool wants_pictures() const override { return true; }
+  void write_histogram(const LogHistogram& histogram) override {
+    add(std::string(histogram.name) + " " + std::to_string(histogram.values.size()));
+  }
+  void write_image(const LogImage& image) override {
+    add(std::string(image.name) + " " + to_string(Shape{image.channels, image.height, image.width}));
+  }
+  Records records;
+  bool works = true;
+
+ private:
+  void add(const std::string& text) {
+    if (!works) throw IoError("write 'x'", "a disk that takes it", "none", "free some space");
+    records.push_back(text);
+  }
+};
+
+TEST(Logger, RefusesWhatIsNoImageAndWritesNothing) {
+  const auto sink = std::make_shared<Pictures>();
+  const auto none = std::make_shared<Memory>();
+  Logger logger({sink, none});
+  const auto refused = [&](const Tensor& image, const char* name = "a", std::int64_t step = 5) {
+    return message_of<Error>([&] { return logger.image(step, name, image), 0; });
+  };
+  for (const Shape& shape : {Shape{}, Shape{5}, Shape{2, 4, 4}, Shape{5, 4, 4}, Shape{4, 4, 3, 2, 2},
+                             Shape{0, 4}, Shape{3, 0, 4}, Shape{0, 3, 4, 4}, Shape{2, 5, 4, 3}}) {
+    EXPECT_EQ(
+        refused(zeros(shape)),
+        "Logger.image: expected an image [H, W] or [C, H, W], or a batch [N, C, H, W], of 1, 3 or 4 channels "
+        "as \"a\", got " +
+            to_string(shape) + "; permute({2, 0, 1}) brings channels to the front")
+        << to_string(shape);
+  }
+  for (const DType dtype : {DType::i64, DType::boolean, DType::f8_e4m3}) {
+    EXPECT_EQ(refused(zeros({4, 4}).to(dtype)),
+              "Logger.image: expected u8 from 0 to 255 or reals from 0 to 1 as \"a\", got " +
+                  std::string(to_string(dtype)) + "; convert it with to(DType::f32)");
+  }
+  for (const double bad : {std::nan(""), -std::numeric_limits<double>::infinity()}) {
+    EXPECT_EQ(refused(full({4, 4}, bad)),
+              "Logger.image: expected finite numbers as \"a\", got NaN or an infinity; nan_to_num() takes "
+              "them out");
+  }
+  EXPECT_EQ(refused(Tensor()),
+            "Logger.image: expected a tensor as \"a\", got an undefined one; log it where it exists");
+  EXPECT_EQ(refused(zeros({4, 4}), ""), "Logger.image: expected a name, got \"\"; say what is logged");
+  EXPECT_NE(refused(zeros({4, 4}), "a", -1), "");
+  EXPECT_THROW(logger.histograms(5, {{"fits", zeros({4})}, {"", zeros({4})}}), ValueError);
+  EXPECT_EQ(sink->records, Records{});
+  logger.log(0, {{"loss", 1}});  // no step has gone by
+  EXPECT_EQ(none->records, Records{"0 loss=1"});
+}
+
+TEST(Logger, PicturesGoWhereTheyAreWantedAndAreNotReadElsewhere) {
+  const auto none = std::make_shared<Memory>();
+  const std::uint64_t before = host_reads();
+  Logger logger({none});
+  logger.image(1, "i", zeros({4, 4}));
+  logger.image(1, "i", full({4, 4}, std::nan("")));  // nobody looks
+  logger.histograms(2, {{"h", zeros({4})}});
+  EXPECT_EQ(host_reads(), before);
+  EXPECT_EQ(none->records, Records{});
+  EXPECT_THROW(logger.image(1, "i", zeros({4, 4})), ValueError) << "step 2 was logged";
+}
+
+TEST(Logger, WithoutLibpngImagesAreOneWarning) {
+  if (log_test::have_png()) GTEST_SKIP() << "a build with libpng";
+  mezzo::test::CaughtWarnings warnings;
+  const auto sink = std::make_shared<Pictures>();
+  Logger logger({sink});
+  for (int step = 0; step < 3; ++step) logger.image(step, "i", zeros({4, 4}));
+  logger.histogram(3, "h", zeros({4}));
+  EXPECT_EQ(warnings.texts(),
+            Records{"encode_png: expected a build with libpng, got one without; install libpng-dev "
+                    "and build mezzo again"});
+  EXPECT_EQ(sink->records, Records{"h 4"});
+}
+
+TEST(Logger, APictureThatCannotBeWrittenIsAWarningOrAnError) {
+  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
+  mezzo::test::CaughtWarnings warnings;
+  const auto failing = std::make_shared<Pictures>(), sink = std::make_shared<Pictures>();
+  failing->works = false;
+  const auto log = [&](Logger& logger) {
+    logger.image(1, "i", zeros({3, 4, 5}));
+    logger.histograms(1, {{"a", zeros({4})}, {"b", zeros({2})}});
+  };
+  Logger logger({failing, sink});
+  log(logger);
+  EXPECT_EQ(warnings.texts(), Records{"write 'x': expected a disk that takes it, got none; free some space"});
+  EXPECT_EQ(sink->records, (Records{"i [3, 4, 5]", "a 4", "b 2"}));
+  Logger strict({failing, sink}, {.errors = SinkErrors::raise});
+  EXPECT_THROW(strict.image(1, "j", zeros({3, 4, 5})), IoError);
+  EXPECT_THROW(strict.histograms(1, {{"c", zeros({4})}, {"d", zeros({2})}}), IoError);
+  EXPECT_EQ(sink->records, (Records{"i [3, 4, 5]", "a 4", "b 2", "j [3, 4, 5]", "c 4", "d 2"}));
 }
 
 TEST(Logger, AFailingSinkIsOneWarningAndTheOthersGoOn) {

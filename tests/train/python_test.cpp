@@ -13,6 +13,7 @@
 #include "mezzo/mezzo.h"
 #include "mezzo/tests/support/child.h"
 #include "mezzo/tests/support/data_folder.h"
+#include "mezzo/tests/train/log_files.h"
 #include "mezzo/train.h"
 
 namespace mezzo::train {
@@ -84,9 +85,14 @@ TEST_F(Python, Torch) {
 }
 
 TEST_F(Python, TensorBoard) {
+  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
   {
     Logger logger({TensorBoardSink(folder_.string())});
     for (int step = 0; step < 10; ++step) logger.log(step, {{"loss", std::ldexp(1.0, -step)}});
+    logger.histograms(10, {{"weights", (arange(100).to(DType::f32) - 50) / 8},
+                           {"gradients", tensor({-1.0, INFINITY, 0.25, NAN, 0.25})}});
+    logger.image(11, "picture", arange(2 * 3 * 4).reshape({2, 3, 4}).narrow(0, 0, 1).to(DType::u8));
+    logger.image(11, "batch", (arange(9 * 3 * 2 * 2).to(DType::f32) / 255).reshape({9, 3, 2, 2}));
   }
   if (!reads_back("tensorboard")) GTEST_SKIP() << "no TensorBoard here";
 }

@@ -118,6 +118,38 @@ TEST(RunHistory, AGrowingCountMarksSteps) {
   EXPECT_EQ(marked, (std::vector<std::int64_t>{10, 20, 30}));
 }
 
+TEST(RunHistory, MarksStepsThatWereSkippedFromTheFirstOn) {
+  RunHistory history;
+  for (const auto& [step, count] : {std::pair(1, 1), {2, 2}, {3, 2}, {4, 3}}) {
+    const std::vector<LogScalar> values{{"steps_skipped", static_cast<double>(count)}};
+    history.add({step, 1, values});
+  }
+  std::vector<double> marks;
+  for (const Bucket& bucket : series_of(history, "skipped").buckets) marks.push_back(bucket.last);
+  EXPECT_EQ(marks, (std::vector<double>{1, 1, 0, 1}));
+}
+
+TEST(RunHistory, RefusesPicturesThatItCannotHaveSaved) {
+  const auto parse = [](const std::string& pictures) {
+    return RunHistory::parse(
+        R"({"mezzo_run":2,"step":1,"started":1,"time":1,"series":{},"texts":{},"pictures":)" + pictures + "}",
+        "read");
+  };
+  const std::string good = R"({"a":[1,"iVBORw0KGgo="],"h":[2,0,-1.5,3,[1,2]]})";
+  EXPECT_EQ(parse(good).saved()["pictures"].to_string(), good);
+  for (const char* const picture :
+       {"1", "[]", "[1]", "[-1,\"AAAA\"]", "[1,\"A'onerror=x\"]", "[1,2]", "[1,0,1,2]", "[1,0,1,2,[\"x\"]]",
+        "[1,0,\"x\",2,[]]", "[1.5,\"AAAA\"]", "{\"a\":1}"}) {
+    EXPECT_THROW(parse(std::string(R"({"a":)") + picture + "}"), IoError) << picture;
+  }
+  EXPECT_THROW(parse("[]"), IoError);
+  EXPECT_EQ(
+      RunHistory::parse(R"({"mezzo_run":2,"step":1,"started":1,"time":1,"series":{},"texts":{}})", "read")
+          .pictures.size(),
+      0U)
+      << "a page of before there were pictures";
+}
+
 TEST(RunHistory, GoesOnBehindACheckpoint) {
   RunHistory history = RunHistory::parse(history_of(40).saved().to_string(), "read");
   history.drop_after(14);

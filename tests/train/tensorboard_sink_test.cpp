@@ -7,10 +7,12 @@
 #include <limits>
 #include <map>
 
+#include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
+#include "mezzo/data/image/image.h"
 #include "mezzo/io/detail/crc32.h"
 #include "mezzo/io/json.h"
-#include "mezzo/ops/factory.h"
+#include "mezzo/mezzo.h"
 #include "mezzo/tests/support/data_folder.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/log_files.h"
@@ -201,7 +203,11 @@ TEST_F(TensorBoard, HistogramsAreTorchs) {
     logger.histogram(step++, "w", full({2, 2}, std::numeric_limits<double>::infinity()));
   }
   const std::vector<Message> found = events(only_file());
-  ASSERT_EQ(found.size(), cases.size() + 1) << "nothing of no finite elements";
+  ASSERT_EQ(found.size(), cases.size() + 2);
+  const Message none = found.back().message(5).message(1);
+  EXPECT_EQ(none.text(1), "w/nonfinite") << "no histogram of no finite elements";
+  EXPECT_EQ(none.real32(2), 4);
+  EXPECT_EQ(none.text(5), "(none)");
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Value& expected = cases[i];
     const Message histogram = found[i + 1].message(5).message(1).message(5);
@@ -235,6 +241,111 @@ TEST(Histogram, LeavesOutWhatIsNotFiniteAndKeepsWhatIsHuge) {
   EXPECT_EQ(histogram.counts[1], 1);
   EXPECT_EQ(histogram.counts.back(), 1);
   EXPECT_TRUE(detail::histogram_of({}).limits.empty());
+}
+
+TEST_F(TensorBoard, ElementsThatAreNotFiniteAreCounted) {
+  const double inf = std::numeric_limits<double>::infinity();
+  {
+    Logger logger({TensorBoardSink(path("tb/run"))}, at_time(5));
+    logger.histograms(3, {{"a", tensor({1.0, inf, std::nan(""), 2.0})}, {"b", tensor({1.0})}});
+  }
+  const std::vector<Message> found = events(only_file());
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found[1].message(5).message(1).text(1), "a/nonfinite");
+  EXPECT_EQ(found[1].message(5).message(1).real32(2), 2);
+  EXPECT_EQ(found[2].message(5).message(1).text(1), "a");
+  EXPECT_EQ(found[2].message(5).message(1).message(5).real(3), 2) << "of the finite ones";
+  EXPECT_EQ(found[3].message(5).message(1).text(1), "b") << "which has none to count";
+  for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(found[i].integer(2), 3);
+}
+
+/// Histograms that are read together are those that are read one by one.
+TEST_F(TensorBoard, SeveralHistogramsAreOneRead) {
+  const std::vector<std::pair<std::string, Tensor>> named{{"a", arange(6).to(DType::f32).reshape({2, 3})},
+                                                          {"b", full({}, -3.5)},
+                                                          {"c", zeros({0})},
+                                                          {"d", full({5}, 7.0)},
+                                                          {"e", arange(4)}};
+  const auto file_of = [&](const std::string& folder, const auto& log) {
+    const auto sink = std::make_shared<TensorBoardSink>(path(folder));
+    const std::size_t begin = content(sink->path()).size();  // behind the event with the time
+    Logger logger({sink}, at_time(5));
+    log(logger);
+    return content(sink->path()).substr(begin);
+  };
+  std::uint64_t reads = 0;
+  const std::string together = file_of("together", [&](Logger& logger) {
+    reads = host_reads();
+    logger.histograms(1, named);
+    reads = host_reads() - reads;
+  });
+  EXPECT_EQ(reads, 2U) << "f32 and i64";
+  EXPECT_EQ(together, file_of("alone", [&](Logger& logger) {
+              for (const auto& [name, values] : named) logger.histogram(1, name, values);
+            }));
+}
+
+/// The image in an event, by libpng's decoder, and what the event says of its size.
+std::pair<Tensor, Shape> image_in(const Message& event, const std::string& name) {
+  EXPECT_EQ(event.message(5).message(1).text(1), name);
+  const Message image = event.message(5).message(1).message(4);
+  const std::string png = image.text(4);
+  return {data::decode_image(std::as_bytes(std::span(png))),
+          {image.integer(3), image.integer(1), image.integer(2)}};
+}
+
+TEST_F(TensorBoard, ImagesArePngs) {
+  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
+  const Tensor rgb = (arange(2 * 3 * 5) * 7).reshape({3, 2, 5}).to(DType::u8);
+  const Tensor rgba = (255 - arange(4 * 6)).reshape({4, 3, 2}).to(DType::u8);
+  const Tensor reals = tensor({-1.0, 0.0, 0.25, 0.999, 1.0, 3.0}).reshape({2, 3});
+  {
+    Logger logger({TensorBoardSink(path("tb/run"))}, at_time(5));
+    logger.image(7, "rgb", rgb);
+    logger.image(7, "rgba", rgba.permute({0, 2, 1}));
+    for (const DType dtype : {DType::f64, DType::f32, DType::f16}) logger.image(8, "gray", reals.to(dtype));
+  }
+  const std::vector<Message> found = events(only_file());
+  ASSERT_EQ(found.size(), 6U);
+  EXPECT_EQ(found[1].integer(2), 7);
+  EXPECT_EQ(found[1].real(1), 5);
+  const auto [first, first_shape] = image_in(found[1], "rgb");
+  EXPECT_TRUE(equal(first, rgb));
+  EXPECT_EQ(first_shape, (Shape{3, 2, 5}));
+  const auto [second, second_shape] = image_in(found[2], "rgba");
+  EXPECT_TRUE(equal(second, rgba.permute({0, 2, 1})));
+  EXPECT_EQ(second_shape, (Shape{4, 2, 3}));
+  // numpy: (x * 255).clip(0, 255).astype(uint8); in f16 0.999 is 0.99902, whose 254.75 is rounded down, too.
+  for (std::size_t i = 3; i < 6; ++i) {
+    const auto [gray, shape] = image_in(found[i], "gray");
+    EXPECT_EQ(gray.to_vector<int>(), (std::vector<int>{0, 0, 63, 254, 255, 255}));
+    EXPECT_EQ(shape, (Shape{1, 2, 3}));
+  }
+}
+
+/// Rows of 8 with lines of 2: image i begins at row 2 + (i / 8) * (H + 2), column 2 + (i % 8) * (W + 2).
+TEST_F(TensorBoard, ABatchIsAGrid) {
+  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
+  const Tensor batch = (arange(10 * 3 * 2 * 4) % 255 + 1).reshape({10, 3, 2, 4}).to(DType::u8);
+  {
+    Logger logger({TensorBoardSink(path("tb/run"))}, at_time(5));
+    logger.image(1, "ten", batch);
+    logger.image(1, "three", batch.narrow(0, 0, 3));
+    logger.image(1, "one", batch.narrow(0, 4, 1));
+  }
+  const std::vector<Message> found = events(only_file());
+  const auto [grid, shape] = image_in(found.at(1), "ten");
+  ASSERT_EQ(shape, (Shape{3, 2 * 4 + 2, 8 * 6 + 2}));
+  std::vector<int> wanted(3 * 10 * 50);
+  const std::vector<int> pixels = batch.to_vector<int>();
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const std::size_t image = i / 24, channel = i / 8 % 3, row = i / 4 % 2, column = i % 4;
+    const std::size_t y = 2 + image / 8 * 4 + row, x = 2 + image % 8 * 6 + column;
+    wanted[(channel * 10 + y) * 50 + x] = pixels[i];
+  }
+  EXPECT_EQ(grid.to_vector<int>(), wanted);
+  EXPECT_EQ(image_in(found.at(2), "three").second, (Shape{3, 6, 20}));
+  EXPECT_TRUE(equal(image_in(found.at(3), "one").first, batch[4])) << "as it is, without lines";
 }
 
 TEST_F(TensorBoard, AResumedRunHasAFileOfItsOwnAndDropsLaterSteps) {

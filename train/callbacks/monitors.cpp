@@ -1,5 +1,6 @@
-// Callbacks that log: speed, memory, learning rates, metrics of the training.
+// Callbacks that log: speed, memory, learning rates, gradients, metrics of the training.
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "mezzo/autograd/grad_mode.h"
@@ -7,9 +8,18 @@
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/ops/cast.h"
 #include "mezzo/ops/shape.h"
+#include "mezzo/optim/clip.h"
 #include "mezzo/train/callbacks.h"
 
 namespace mezzo::train::callbacks {
+
+namespace {
+
+void check_every(const char* op, std::int64_t every) {
+  if (every < 1) throw ValueError(op, "every of at least 1", std::to_string(every), "1 is each batch");
+}
+
+}  // namespace
 
 // --- SpeedMonitor
 
@@ -51,9 +61,7 @@ void SpeedMonitor::run(Event event, State& state) {
 // --- MemoryMonitor
 
 MemoryMonitor::MemoryMonitor(const MemoryMonitorOptions& options) : options_(options) {
-  if (options.every < 1)
-    throw ValueError("MemoryMonitor", "every of at least 1", std::to_string(options.every),
-                     "1 is each batch");
+  check_every("MemoryMonitor", options.every);
 }
 
 void MemoryMonitor::run(Event event, State& state) {
@@ -86,6 +94,44 @@ void LRMonitor::run(Event /*event*/, State& state) {
       if (options_.momentum) state.log("momentum/" + name, select(rates, 0, 1));
     }
   }
+}
+
+// --- GradientMonitor
+
+GradientMonitor::GradientMonitor(const GradientMonitorOptions& options) : options_(options) {
+  check_every("GradientMonitor", options.every);
+  if (options.histograms < 0)
+    throw ValueError("GradientMonitor", "histograms of at least 0", std::to_string(options.histograms),
+                     "0 is none");
+}
+
+void GradientMonitor::run(Event event, State& state) {
+  if (event == Event::batch_start) {
+    has_histograms_ = false;
+    return;
+  }
+  const std::int64_t batch = state.time.batch + 1;  // it is counted when the step is made
+  const bool is_of_norms = batch % options_.every == 0;
+  const bool is_of_histograms =
+      options_.histograms > 0 && batch % options_.histograms == 0 && !std::exchange(has_histograms_, true);
+  if (!is_of_norms && !is_of_histograms) return;
+  const nn::NamedTensors weights = state.model.named_parameters();
+  nn::NamedTensors gradients;
+  std::map<std::string, std::vector<Tensor>> layers;
+  for (const auto& [name, parameter] : weights) {
+    const Tensor gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    const std::size_t dot = name.rfind('.');
+    layers[dot == std::string::npos ? "model" : name.substr(0, dot)].push_back(gradient);
+    gradients.emplace_back("gradients/" + name, gradient);
+  }
+  if (is_of_norms) {
+    for (const auto& [path, of_layer] : layers)
+      state.log("grad_norm/" + path, optim::get_total_norm(of_layer));
+  }
+  if (!is_of_histograms) return;
+  for (const auto& [name, parameter] : weights) gradients.emplace_back("weights/" + name, parameter);
+  state.logger().histograms(batch, gradients);
 }
 
 // --- TrainMetrics

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <string_view>
 
-#include "mezzo/core/error.h"
 #include "mezzo/io/detail/file.h"
+#include "mezzo/train/logging/log_file.h"
 #include "mezzo/train/logging/run_history.h"
 
 namespace mezzo::train {
@@ -19,7 +19,7 @@ constexpr std::string_view kReportPage = R"html(<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'unsafe-inline'; img-src data:">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Training</title>
 <style>
@@ -37,11 +37,13 @@ h1 { font-size: 24px; line-height: 1.25; margin: 0 0 4px }
 h2 { font-size: 17px; margin: 28px 0 10px }
 h3 { font-size: 14px; font-weight: 600; margin: 0 2px 4px }
 #tiles { display: grid; grid-template-columns: repeat(auto-fill, minmax(132px, 1fr)); gap: 10px; margin: 18px 0 }
-#charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 390px), 1fr)); gap: 14px }
+#charts, #pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 390px), 1fr)); gap: 14px }
 .tile, .card { background: var(--card); border: 1px solid var(--line); border-radius: 8px; overflow-x: auto }
 .tile { padding: 8px 12px; font-size: 13px }
 .tile b { display: block; font-size: 19px; font-weight: 600; line-height: 1.3 }
-#charts .card { padding: 12px 12px 6px; font-size: 12px }
+:is(#charts, #pictures) .card { padding: 12px 12px 6px; font-size: 12px }
+#pictures { margin-top: 14px }
+img { display: block; width: 100%; image-rendering: pixelated }
 .legend { display: inline-block; margin: 0 14px 0 2px }
 .legend svg { display: inline; width: 16px; margin-right: 4px; vertical-align: middle }
 table { border-collapse: collapse; font-size: 14px; width: 100%; font-variant-numeric: tabular-nums }
@@ -63,7 +65,7 @@ path { fill: none; stroke-linejoin: round; stroke-linecap: round; stroke-width: 
 <body>
 <noscript>This page shows its data by JavaScript, which is off.</noscript>
 <h1 id="title"></h1> <div id="state"></div>
-<div id="tiles"></div> <div id="charts"></div>
+<div id="tiles"></div> <div id="charts"></div> <div id="pictures"></div>
 <script type="application/json" id="mezzo-run"></script>
 <script>
 const place = id => document.getElementById(id), run = JSON.parse(place("mezzo-run").textContent);
@@ -192,6 +194,22 @@ function drawTile(name) {
   for (const part of name.split(/(?<=[_/])/)) tile.append(part, document.createElement("wbr"));
 }
 
+// An image, or a histogram: elements that are not finite, limits, counts.
+function drawPicture(name, [step, first, low, high, counts]) {
+  const card = add(place("pictures"), "div", {class: "card"});
+  add(card, "h3", {}, name);
+  if (!counts) add(card, "img", {src: `data:image/png;base64,${first}`, alt: name});
+  else if (counts.length) {
+    const svg = add(card, "svg", {viewBox: "0 0 400 124", role: "img"}), most = Math.max(...counts);
+    const width = 384 / counts.length, bar = (n, i) => `M${8 + i * width} 100v${-92 * n / most}h${width - 1}V100z`;
+    add(svg, "path", {d: counts.map(bar).join(""), style: "fill: var(--0)"});
+    add(svg, "path", {d: "M8 100H392", class: "axis"});
+    for (const [value, anchor, x] of [[low, "start", 8], [high, "end", 392]])
+      add(svg, "text", {x, y: 117, "text-anchor": anchor}, numberText(value));
+  }
+  card.append(`step ${step}${counts && first ? ` · ${first} NaN or infinite` : ""}`);
+}
+
 // A text, or a table: its titles, or none, and its rows.
 function drawText(name, text) {
   add(document.body, "h2", {}, name);
@@ -205,15 +223,16 @@ function drawText(name, text) {
 }
 
 const lastPart = name => name.slice(name.lastIndexOf("/") + 1);
-const isBytes = name => /memory|bytes$/.test(lastPart(name));
+const isBytes = name => /memory|bytes$/.test(name);
 const isFlag = name => lastPart(name) === "skipped";
 const isCount = name => ["steps_skipped", "skipped_steps"].includes(lastPart(name));
 // The name without what says which data it is of: "loss" of "val_loss", "loss_val" and "train/loss".
 const dataName = /^(train(ing)?|val(id(ation)?)?|test|eval)(_|$)|_(train(ing)?|val(id(ation)?)?|test|eval)$/;
 const titleOf = name => name.split("/").map(part => part.replace(dataName, "")).filter(part => part).join("/") || name;
 // What comes first on the page. What is none of these stands behind the losses.
-const ranks = [/^loss$/, /^(?!)/, /^(lr|learning_rate)$/, /scale/, /grad_norm/, /per_second/, /memory|bytes$/];
-const rankOf = title => Math.abs(ranks.findIndex(rank => rank.test(lastPart(title))));
+const ranks = [/(^|\/)loss$/, /^(?!)/, /(^|\/)(lr|learning_rate)(\/|$)/, /scale/, /grad_norm/, /per_second/,
+  /memory|bytes$/];
+const rankOf = title => Math.abs(ranks.findIndex(rank => rank.test(title)));
 
 if (run.refresh) setTimeout(() => location.reload(), 1000 * run.refresh);
 place("title").textContent = document.title = run.title;
@@ -227,6 +246,7 @@ for (const title of titles) {
   drawChart(title, ofTitle, title === marked && names.find(isFlag));
 }
 names.filter(isCount).forEach(drawTile);
+for (const [name, picture] of Object.entries(run.pictures)) drawPicture(name, picture);
 for (const [name, text] of Object.entries(run.texts)) drawText(name, text);
 if (run.started) {
   const timeText = seconds => new Date(1000 * seconds).toISOString().slice(0, 19).replace("T", " ") + " UTC";
@@ -253,15 +273,17 @@ HTMLReport::HTMLReport(std::string path, HTMLReportOptions options)
   saved_at_ = options_.clock() - options_.seconds;
 }
 
-void HTMLReport::write(const LogRecord& record) {
-  history_->add(record);
-  save_if_due();
+template <class T>
+void HTMLReport::add(const T& content) {
+  is_ended_ = false;
+  history_->add(content);
+  if (options_.clock() - saved_at_ >= options_.seconds) save();
 }
 
-void HTMLReport::write_text(const LogText& text) {
-  history_->add(text);
-  save_if_due();
-}
+void HTMLReport::write(const LogRecord& record) { add(record); }
+void HTMLReport::write_text(const LogText& text) { add(text); }
+void HTMLReport::write_histogram(const LogHistogram& histogram) { add(histogram); }
+void HTMLReport::write_image(const LogImage& image) { add(image); }
 
 void HTMLReport::resume(std::int64_t step) {
   if (!is_started_) {
@@ -283,20 +305,10 @@ void HTMLReport::close() {
   }
 }
 
-void HTMLReport::save_if_due() {
-  is_ended_ = false;
-  if (options_.clock() - saved_at_ >= options_.seconds) save();
-}
-
 void HTMLReport::save() {
   saved_at_ = options_.clock();  // also when it fails: the next try has the same time to wait
   std::error_code error;
-  if (!is_started_ && std::filesystem::exists(path_, error)) {
-    std::filesystem::rename(path_, path_ + ".bak", error);
-    if (error)
-      throw IoError("write '" + path_ + "'", "an old file that can be renamed to *.bak", error.message(),
-                    "check the folder's permissions");
-  }
+  if (!is_started_ && std::filesystem::exists(path_, error)) detail::set_aside(path_);
   is_started_ = true;
   io::AtomicFile file(path_);
   file.write(html());

@@ -55,6 +55,11 @@ void edit_lines(io::InputFile& in, io::AtomicFile& out, const LineEdit& edit) {
 
 }  // namespace
 
+void set_aside(const std::string& path) {
+  if (std::rename(path.c_str(), (path + ".bak").c_str()) == 0) return;
+  refuse_file(path, "an old file that can be renamed to *.bak", errno, "check the folder's permissions");
+}
+
 LogFile::LogFile(std::string path) : path_(std::move(path)) { open(); }
 
 LogFile::~LogFile() { close_file(); }
@@ -87,9 +92,7 @@ void LogFile::start() {
   if (::fstat(descriptor_, &status) != 0)
     refuse_file(path_, "a file that can be written", errno, "check the disk");
   if (status.st_size > 0) {
-    const std::string backup = path_ + ".bak";
-    if (std::rename(path_.c_str(), backup.c_str()) != 0)
-      refuse_file(path_, "an old file that can be renamed to *.bak", errno, "check the folder's permissions");
+    set_aside(path_);
     open();
   }
   started_ = true;

@@ -14,6 +14,9 @@ namespace mezzo::train::detail {
 /// ends of lines included, or nothing.
 using LineEdit = mezzo::detail::Function<void(std::string_view line, std::uint64_t number, std::string& out)>;
 
+/// Renames a file to "<path>.bak", in the place of an older one. Throws: IoError.
+void set_aside(const std::string& path);
+
 /// Records (lines, say) are with the system when append() returns, so a process that is killed has lost none;
 /// what a full disk takes of one is taken back. All errors are IoErrors of "write '<path>'".
 class LogFile : mezzo::detail::NoCopy {

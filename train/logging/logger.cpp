@@ -13,6 +13,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/text/text_table.h"
 #include "mezzo/core/warning.h"
+#include "mezzo/data/image/image.h"
 #include "mezzo/nn/summary.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/train/logging/log_file.h"
@@ -79,6 +80,83 @@ double host_value(const Tensor& tensor) {
   return dispatch(tensor.dtype(), [&]<class T>(TypeTag<T>) {
     return static_cast<double>(*static_cast<const T*>(tensor.impl().data()));
   });
+}
+
+/// Refuses what is no histogram or image of any sink.
+void check_picture(std::string_view op, std::string_view name, const Tensor& tensor) {
+  check_name(op, name);
+  if (tensor.defined()) return;
+  throw ValueError(op, "a tensor as " + quote(name), "an undefined one", "log it where it exists");
+}
+
+using NamedTensor = std::vector<std::pair<std::string, Tensor>>::const_iterator;
+
+/// The elements of the next tensors, in one read: of one dtype and device, and no more than fit into memory
+/// easily. `next` goes behind them.
+std::vector<double> read_some(NamedTensor& next, NamedTensor end) {
+  constexpr std::int64_t kMostElements = 1 << 24;
+  const mezzo::detail::GradModeFrame no_grad(false);
+  const NoInputHook no_autocast;
+  std::vector<Tensor> flat;
+  for (std::int64_t count = 0; next != end; ++next) {
+    const Tensor tensor = flatten(next->second.detach());
+    count += tensor.numel();
+    const bool fits = flat.empty() || (tensor.dtype() == flat[0].dtype() &&
+                                       tensor.device() == flat[0].device() && count <= kMostElements);
+    if (!fits) break;
+    flat.push_back(tensor);
+  }
+  return (flat.size() == 1 ? flat[0] : cat(flat)).to_vector<double>();
+}
+
+void check_image(std::string_view name, const Tensor& image) {
+  const std::int64_t dims = image.dim(), channels = dims == 2 ? 1 : dims > 2 ? image.size(-3) : 0;
+  if (dims > 4 || image.numel() == 0 || (channels != 1 && channels != 3 && channels != 4)) {
+    throw ShapeError(
+        "Logger.image",
+        "an image [H, W] or [C, H, W], or a batch [N, C, H, W], of 1, 3 or 4 channels as " + quote(name),
+        to_string(image.shape()), "permute({2, 0, 1}) brings channels to the front");
+  }
+  if (image.dtype() == DType::u8 || (is_floating(image.dtype()) && !is_float8(image.dtype()))) return;
+  throw DTypeError("Logger.image", "u8 from 0 to 255 or reals from 0 to 1 as " + quote(name),
+                   std::string(to_string(image.dtype())), "convert it with to(DType::f32)");
+}
+
+/// A batch of images as one image.
+Tensor grid_of(const Tensor& batch) {
+  constexpr std::int64_t kMostColumns = 8, kLine = 2;
+  if (batch.size(0) == 1) return select(batch, 0, 0);
+  const std::int64_t images = batch.size(0), columns = std::min(images, kMostColumns);
+  const std::int64_t height = batch.size(2) + kLine, width = batch.size(3) + kLine;
+  const Tensor grid =
+      zeros({batch.size(1), (images + columns - 1) / columns * height + kLine, columns * width + kLine},
+            {.dtype = batch.dtype(), .device = batch.device()});
+  for (std::int64_t i = 0; i < images; ++i) {
+    Tensor place = narrow(grid, 1, i / columns * height + kLine, batch.size(2));
+    place = narrow(place, 2, i % columns * width + kLine, batch.size(3));
+    place.copy_(select(batch, 0, i));
+  }
+  return grid;
+}
+
+/// [C, H, W] of u8.
+Tensor pixels_of(std::string_view name, const Tensor& image) {
+  const mezzo::detail::GradModeFrame no_grad(false);
+  const NoInputHook no_autocast;
+  Tensor pixels = image.detach();
+  if (image.dtype() != DType::u8) {
+    if (!all(isfinite(pixels)).item<bool>()) {
+      throw ValueError("Logger.image", "finite numbers as " + quote(name), "NaN or an infinity",
+                       "nan_to_num() takes them out");
+    }
+    pixels = clamp(pixels.to(DType::f32) * 255, 0, 255).to(DType::u8);
+  }
+  if (pixels.dim() == 2) return unsqueeze(pixels, 0);
+  return pixels.dim() == 3 ? pixels : grid_of(pixels);
+}
+
+bool wants_pictures(const std::vector<std::shared_ptr<Sink>>& sinks) {
+  return std::any_of(sinks.begin(), sinks.end(), [](const auto& sink) { return sink->wants_pictures(); });
 }
 
 std::vector<std::shared_ptr<Sink>> pointers_of(std::span<const AnySink> sinks) {
@@ -240,19 +318,42 @@ void Logger::text(std::string_view name, const Value& value) {
 void Logger::text(std::string_view name, const nn::Summary& summary) { text(name, summary_table(summary)); }
 
 void Logger::histogram(std::int64_t step, std::string_view name, const Tensor& values) {
+  histograms(step, {{std::string(name), values}});
+}
+
+void Logger::histograms(std::int64_t step, const std::vector<std::pair<std::string, Tensor>>& named) {
   check_step("Logger.histogram", step);
-  check_name("Logger.histogram", name);
-  if (!values.defined()) {
-    throw ValueError("Logger.histogram", "a tensor as " + quote(name), "an undefined one",
-                     "log it where it exists");
-  }
+  for (const auto& [name, values] : named) check_picture("Logger.histogram", name, values);
   step_ = step;
-  const auto wants = [](const std::shared_ptr<Sink>& sink) { return sink->wants_histograms(); };
-  if (std::none_of(sinks_.begin(), sinks_.end(), wants)) return;
-  const std::vector<double> elements = values.detach().to_vector<double>();
-  const LogHistogram histogram{step, now(), name, elements};
+  if (!wants_pictures(sinks_)) return;
+  std::exception_ptr error;
+  for (auto next = named.begin(); next != named.end();) {
+    auto named_one = next;
+    const std::vector<double> elements = read_some(next, named.end());
+    for (std::span<const double> rest = elements; named_one != next; ++named_one) {
+      const auto size = static_cast<std::size_t>(named_one->second.numel());
+      const LogHistogram histogram{step, now(), named_one->first, rest.first(size)};
+      rest = rest.subspan(size);
+      for (const auto& sink : sinks_) guarded(error, [&] { sink->write_histogram(histogram); });
+    }
+  }
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+void Logger::image(std::int64_t step, std::string_view name, const Tensor& image) {
+  check_step("Logger.image", step);
+  check_picture("Logger.image", name, image);
+  check_image(name, image);
+  const bool is_shown = wants_pictures(sinks_);
+  const Tensor pixels = is_shown ? pixels_of(name, image) : Tensor();
+  step_ = step;
+  if (!is_shown) return;
+  std::vector<std::uint8_t> png;
   each([&](Sink& sink) {
-    if (sink.wants_histograms()) sink.write_histogram(histogram);
+    if (!sink.wants_pictures()) return;
+    if (png.empty()) png = data::encode_png(pixels);
+    const std::string_view bytes(reinterpret_cast<const char*>(png.data()), png.size());
+    sink.write_image({step, now(), name, pixels.size(1), pixels.size(2), pixels.size(0), bytes});
   });
 }
 

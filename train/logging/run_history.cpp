@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "mezzo/core/error.h"
+#include "mezzo/core/warning.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/json.h"
 #include "mezzo/train/logging/text_form.h"
@@ -49,6 +50,30 @@ Bucket bucket_from(const Value& saved) {
                 "give the path of such a file, or move this one away");
 }
 
+constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/// Source: RFC 4648.
+std::string base64(std::string_view bytes) {
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t bits = 0;
+    for (std::size_t k = i; k < i + 3; ++k)
+      bits = bits << 8U | (k < bytes.size() ? static_cast<unsigned char>(bytes[k]) : 0U);
+    for (std::size_t k = 0; k < 4; ++k)
+      text += i + k > bytes.size() ? '=' : kBase64[bits >> (18 - 6 * k) & 63U];
+  }
+  return text;
+}
+
+bool is_picture(const Value& saved) {
+  if (saved[0].as_int() < 0) return false;
+  if (saved.size() == 2)
+    return saved[1].as_string().find_first_not_of(std::string(kBase64) + "=") == std::string::npos;
+  const Value::List& counts = saved[4].as_list();
+  return saved[1].is_int() && saved[2].is_number() && saved[3].is_number() &&
+         std::all_of(counts.begin(), counts.end(), [](const Value& count) { return count.is_int(); });
+}
+
 Series& series_of(std::vector<Series>& all, std::string_view name) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const Series& s) { return s.name == name; });
   return found != all.end() ? *found : all.emplace_back(Series{std::string(name)});
@@ -70,13 +95,19 @@ void Series::add(const Bucket& bucket) {
   stride *= 2;
 }
 
+void RunHistory::note_time(double seconds) {
+  if (started == 0) started = seconds;
+  time = seconds;
+}
+
 void RunHistory::add(const LogRecord& record) {
-  if (started == 0) started = record.time;
-  time = record.time;
+  note_time(record.time);
   step = record.step;
   for (const auto& [name, value, dtype] : record.values) {
     Series& values = series_of(series, name);
-    const bool grown = !values.buckets.empty() && value > values.buckets.back().last;
+    // Of a first record: where all steps were skipped, its own was.
+    const auto most = static_cast<double>(std::max<std::int64_t>(step - 1, 0));
+    const bool grown = value > (values.buckets.empty() ? most : values.buckets.back().last);
     values.add(bucket_of(step, value));
     const std::string_view part = name.substr(name.rfind('/') + 1);
     if (part == "steps_skipped" || part == "skipped_steps")
@@ -85,8 +116,7 @@ void RunHistory::add(const LogRecord& record) {
 }
 
 void RunHistory::add(const LogText& text) {
-  if (started == 0) started = text.time;
-  time = text.time;
+  note_time(text.time);
   Value shown = plain_text(text.value, 2);
   if (const std::optional<TextForm> table = table_of(text.value)) {
     shown = Value::list(table->titles);
@@ -95,7 +125,39 @@ void RunHistory::add(const LogText& text) {
   texts.set(std::string(text.name), std::move(shown));
 }
 
+void RunHistory::add(const LogHistogram& histogram) {
+  note_time(histogram.time);
+  std::vector<double> halves;  // whose differences are finite
+  for (const double value : histogram.values) {
+    if (std::isfinite(value)) halves.push_back(value / 2);
+  }
+  const auto bad = static_cast<std::int64_t>(histogram.values.size() - halves.size());
+  const auto [low, high] = std::minmax_element(halves.begin(), halves.end());
+  std::vector<std::int64_t> counts(halves.empty() ? 0 : kBins);
+  for (const double half : halves) {
+    const double place = *high > *low ? (half - *low) / (*high - *low) * kBins : 0;
+    ++counts[std::min(static_cast<std::size_t>(place), kBins - 1)];
+  }
+  const double least = halves.empty() ? 0 : 2 * *low, largest = halves.empty() ? 0 : 2 * *high;
+  pictures.set(std::string(histogram.name), Value::list(histogram.step, bad, least, largest, counts));
+}
+
+void RunHistory::add(const LogImage& image) {
+  note_time(image.time);
+  const std::string name(image.name), text = base64(image.png);
+  std::size_t bytes = text.size();
+  for (const auto& [known, picture] : pictures.as_map()) {
+    if (known != name && picture.size() == 2) bytes += picture[1].as_string().size();
+  }
+  if (bytes <= kMostImageBytes) return static_cast<void>(pictures.set(name, Value::list(image.step, text)));
+  warn_once("html_report_images", "HTMLReport: expected images of at most 8 MB together, got more, so " +
+                                      quote(name) + " is left out; log fewer names or smaller images");
+}
+
 void RunHistory::drop_after(std::int64_t last_step) {
+  Value::Map kept = pictures.as_map();
+  std::erase_if(kept, [&](const auto& named) { return named.second[0].as_int() > last_step; });
+  pictures = std::move(kept);
   for (Series& s : series) std::erase_if(s.buckets, [&](const Bucket& b) { return b.end > last_step; });
   step = std::min(step, last_step);
 }
@@ -107,8 +169,8 @@ Value RunHistory::saved() const {
     std::transform(s.buckets.begin(), s.buckets.end(), buckets.begin(), saved_bucket);
     all.emplace_back(s.name, std::move(buckets));
   }
-  return Value::Map{{"mezzo_run", kVersion},    {"step", step},  {"started", started}, {"time", time},
-                    {"series", std::move(all)}, {"texts", texts}};
+  return Value::Map{{"mezzo_run", kVersion},    {"step", step},   {"started", started},  {"time", time},
+                    {"series", std::move(all)}, {"texts", texts}, {"pictures", pictures}};
 }
 
 RunHistory RunHistory::parse(std::string_view text, const std::string& op) {
@@ -120,6 +182,10 @@ RunHistory RunHistory::parse(std::string_view text, const std::string& op) {
                    saved["step"].as_int(),
                    saved["started"].as_double(),
                    saved["time"].as_double()};
+    if (const Value* const pictures = saved.find("pictures")) run.pictures = pictures->as_map();  // new
+    for (const auto& [name, picture] : run.pictures.as_map()) {
+      if (!is_picture(picture)) refuse_saved(op, "picture " + quote(name));
+    }
     for (const auto& [name, buckets] : saved["series"].as_map()) {
       Series& to = series_of(run.series, name);
       std::int64_t step = 0;

@@ -35,11 +35,18 @@ struct RunHistory {
   Value texts = Value::Map{};  ///< a string, or a list of rows whose first one has the titles or is empty
   std::int64_t step = 0;
   double started = 0, time = 0;  ///< seconds since 1970, of the first and the last record; 0: nothing yet
+  /// The newest of each name: [step, a PNG in base64], or [step, number of elements that are not finite,
+  /// least and largest of the others, [how many of these in each of kBins equal parts]].
+  Value pictures = Value::Map{};
 
   /// Where a count of skipped steps ("steps_skipped", "skipped_steps") has grown, the step becomes a 1 of the
   /// series "skipped", which else holds 0. Steps do not go back.
   void add(const LogRecord& record);
   void add(const LogText& text);
+  void add(const LogHistogram& histogram);
+  /// Leaves an image out, with a warning, where all would be more than kMostImageBytes.
+  void add(const LogImage& image);
+  void note_time(double seconds);
   /// Forgets what is later than the step. A bucket with later steps goes as a whole.
   void drop_after(std::int64_t last_step);
   /// A map. A bucket is a list of its numbers in the order above, of a single point [step, value].
@@ -50,6 +57,8 @@ struct RunHistory {
   /// one. Throws: IoError for files that have none, or of more than 16 MB.
   [[nodiscard]] static std::optional<RunHistory> load(const std::string& path);
 };
+
+inline constexpr std::size_t kBins = 30, kMostImageBytes = 8'000'000;
 
 /// The attribute that the element with the saved history ends its tag with.
 inline constexpr std::string_view kDataBegin = "id=\"mezzo-run\">";

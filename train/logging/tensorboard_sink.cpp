@@ -54,6 +54,11 @@ ProtoMessage event_of(double time, std::int64_t step) {
   return event;
 }
 
+/// The record of a summary of one value.
+std::string summary_event(double time, std::int64_t step, const ProtoMessage& value) {
+  return framed(event_of(time, step).message(5, ProtoMessage().message(1, value)));
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
@@ -146,11 +151,16 @@ void TensorBoardSink::write_text(const LogText& text) {
                                  .bytes(1, std::string(text.name) + "/text_summary")
                                  .message(8, tensor)
                                  .message(9, ProtoMessage().message(1, plugin));
-  file().append(framed(event_of(text.time, text.step).message(5, ProtoMessage().message(1, value))));
+  file().append(summary_event(text.time, text.step, value));
 }
 
 void TensorBoardSink::write_histogram(const LogHistogram& histogram) {
   const detail::Histogram counted = detail::histogram_of(histogram.values);
+  if (const auto bad = static_cast<std::int64_t>(histogram.values.size()) - counted.count; bad > 0) {
+    const std::string name = std::string(histogram.name) + "/nonfinite";
+    const LogScalar number{name, static_cast<double>(bad)};
+    write({histogram.step, histogram.time, std::span(&number, 1)});
+  }
   if (counted.count == 0) return;
   const ProtoMessage proto = ProtoMessage()
                                  .real(1, counted.min)
@@ -161,8 +171,17 @@ void TensorBoardSink::write_histogram(const LogHistogram& histogram) {
                                  .reals(6, counted.limits)
                                  .reals(7, counted.counts);
   const ProtoMessage value = ProtoMessage().bytes(1, histogram.name).message(5, proto);
-  file().append(
-      framed(event_of(histogram.time, histogram.step).message(5, ProtoMessage().message(1, value))));
+  file().append(summary_event(histogram.time, histogram.step, value));
+}
+
+void TensorBoardSink::write_image(const LogImage& image) {
+  const ProtoMessage proto = ProtoMessage()
+                                 .integer(1, image.height)
+                                 .integer(2, image.width)
+                                 .integer(3, image.channels)
+                                 .bytes(4, image.png);
+  const ProtoMessage value = ProtoMessage().bytes(1, image.name).message(4, proto);
+  file().append(summary_event(image.time, image.step, value));
 }
 
 void TensorBoardSink::resume(std::int64_t step) {

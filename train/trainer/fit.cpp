@@ -259,7 +259,10 @@ void TrainerCore::log_step() {
   }
   std::vector<LogEntry> entries{{"loss", state_.loss}};
   if (step_lr_) entries.push_back({"lr", *step_lr_});
-  if (scaler_.is_enabled()) entries.push_back({"scale", scaler_.scale_tensor()});
+  if (scaler_.is_enabled()) {
+    entries.push_back({"scale", scaler_.scale_tensor()});
+    entries.push_back({"steps_skipped", scaler_.steps_skipped_tensor()});
+  }
   log_pending(std::move(entries));
 }
 
