@@ -13,9 +13,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/dist/detail/exact_sum.h"
 #include "mezzo/dist/detail/reducer.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/optim/clip.h"
 #include "mezzo/optim/detail/saved_state.h"
 

@@ -12,11 +12,8 @@
 #include "mezzo/core/activity.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/clip/clip.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {

@@ -1,11 +1,8 @@
 // Writing along one dim where an index says, an index for each element: scatter, scatter_add, scatter_reduce.
 #include <limits>
 
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/indexing/common.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

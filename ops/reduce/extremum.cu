@@ -1,9 +1,6 @@
 // Largest and smallest elements, and where they stand.
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/reduce/common.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 

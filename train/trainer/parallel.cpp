@@ -14,11 +14,7 @@
 #include "mezzo/dist/init.h"
 #include "mezzo/dist/sharded_optimizer.h"
 #include "mezzo/dist/sync_batch_norm.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
-#include "mezzo/ops/tensor_index.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/optim/clip.h"
 #include "mezzo/train/trainer/model_call.h"
 

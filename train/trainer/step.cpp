@@ -6,9 +6,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/core/random.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/train/trainer/core.h"
 
 namespace mezzo::train {
