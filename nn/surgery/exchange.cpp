@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "mezzo/core/error.h"
-#include "mezzo/nn/module/convert.h"
+#include "mezzo/nn/module/cloning.h"
 #include "mezzo/nn/surgery/operation.h"
 
 namespace mezzo::nn::surgery {
