@@ -109,8 +109,7 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
 /// Gives 16-bit parameters with masters f32 gradients of the same values: unscaled there, nothing underflows.
 /// All are made before the first is set, so that nothing has changed when there is no memory for them.
 void widen(const OwnedGradients& gradients, const optim::Optimizer& optimizer) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   std::vector<std::pair<std::uint32_t, Tensor>> widened;
   for (std::size_t k = 0; k < gradients.tensors.size(); ++k) {
     const Tensor& gradient = gradients.tensors[k];

@@ -111,8 +111,7 @@ void RecordedCopies::recorded() {
 }
 
 void RecordedCopies::before_replay() {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const OpObserverGuard no_observer{nullptr};  // the copies are none of the program's ops
   for (Copy& copy : copies_) {
     if (copy.leaf->storage != copy.memory) {

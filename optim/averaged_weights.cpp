@@ -60,8 +60,7 @@ AveragedWeights::AveragedWeights(std::string_view name, NamedTensors weights)
 AveragedWeights::~AveragedWeights() = default;
 
 void AveragedWeights::update(const StepOutcome& outcome) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const Tensor made = detail::was_made(outcome);
   const Tensor count = to(count_, DType::f64);
   Tensor part = where(eq(count_, 0), ones_like(count), part_of_new(clamp(count, Scalar(1.0))));

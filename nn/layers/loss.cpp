@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/ops/ops.h"
 
@@ -16,8 +15,7 @@ namespace {
 
 /// The sum of the weights of class indices that are not ignored.
 Tensor sum_of_weights(const Tensor& target, const Tensor& weight, std::int64_t ignore_index) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const Tensor counts = target.ne(ignore_index);
   if (!weight.defined()) return sum(counts).to(DType::f64);
   const Tensor rows = where(counts, target, 0).reshape({-1});

@@ -272,8 +272,7 @@ Tensor ParallelRun::sum_of_losses(const std::vector<Tensor>& losses, Device devi
 
 Tensor ParallelRun::sum_of_parts(const std::vector<Tensor>& numbers, Device device) const {
   if (is_alone()) return numbers.front();
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   // Numbers on the host travel where small numbers do.
   const Device way = device.is_cpu() ? number_device() : device;
   std::vector<Tensor> wide;
@@ -310,8 +309,7 @@ std::string ParallelRun::of_first(const std::string& text) const {
 }
 
 bool ParallelRun::add_up(const Metric& metric, const std::vector<std::vector<Tensor>>& parts) const {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const std::vector<Tensor>& own = metric.state();
   if (largest(own.empty() ? 0 : 1) == 0) return true;
   const Device device =

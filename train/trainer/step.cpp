@@ -155,8 +155,7 @@ void TrainerCore::weigh(std::vector<Piece>& pieces, const StepBatches& step) con
       piece.share = static_cast<double>(piece.samples) / static_cast<double>(step.samples);
     return;
   }
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   std::vector<Tensor> weights, sums(static_cast<std::size_t>(parallel_.own_part_count()));
   for (const Piece& piece : pieces) {
     weights.push_back(call_.weight(piece.batch));
