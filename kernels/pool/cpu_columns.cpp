@@ -1,5 +1,5 @@
 // fold on the CPU, by the rows of windows that position k of the kernel makes of a row of the image.
-#include "mezzo/kernels/pool/columns.h"
+#include "mezzo/kernels/pool/pool.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // padded image, and the sums of such blocks.
 #include "mezzo/ops/fold.h"
 
-#include "mezzo/kernels/pool/columns.h"
+#include "mezzo/kernels/pool/pool.h"
 #include "mezzo/ops/ops.h"
 #include "mezzo/ops/vision/pooling_common.h"
 
