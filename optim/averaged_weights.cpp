@@ -8,6 +8,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
 #include "mezzo/ops/ops.h"
 
 namespace mezzo::optim {
@@ -39,6 +40,17 @@ std::mutex averaged_mutex;
 std::unordered_multiset<const Storage*> averaged;
 
 }  // namespace
+
+/// A scaler's record, read on the device.
+Tensor detail::was_made(const StepOutcome& outcome) {
+  if (!outcome.record.defined()) return {};
+  const NoGrad no_grad;
+  static_assert(offsetof(ScalerRecord, found_inf) % 4 == 0);
+  const TensorImpl& impl = outcome.record.impl();
+  const std::int64_t at = (impl.offset + static_cast<std::int64_t>(offsetof(ScalerRecord, found_inf))) / 4;
+  const Tensor found_inf(make_ref<TensorImpl>(impl.storage, at, Shape{}, Dims{}, DType::i32, false));
+  return eq(found_inf, 0);
+}
 
 bool holds_average(const Tensor& weight) {
   if (!weight.defined()) return false;
