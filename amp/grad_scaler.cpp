@@ -15,9 +15,8 @@
 #include "mezzo/core/replay/recording.h"
 #include "mezzo/core/small_vector.h"
 #include "mezzo/kernels/scaler/scaler.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::amp {
 

@@ -9,8 +9,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/kernels/scaler/scaler_math.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::amp {
 

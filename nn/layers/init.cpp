@@ -105,20 +105,10 @@ Fans fans(const Shape& shape) {
 }
 
 double calculate_gain(Nonlinearity nonlinearity, double a) {
-  switch (nonlinearity) {
-    case Nonlinearity::linear:
-    case Nonlinearity::sigmoid:
-      return 1;
-    case Nonlinearity::tanh:
-      return 5.0 / 3;
-    case Nonlinearity::relu:
-      return std::sqrt(2.0);
-    case Nonlinearity::leaky_relu:
-      return std::sqrt(2 / (1 + a * a));
-    case Nonlinearity::selu:
-      break;
-  }
-  return 0.75;
+  if (nonlinearity == Nonlinearity::tanh) return 5.0 / 3;
+  if (nonlinearity == Nonlinearity::relu) return std::sqrt(2.0);
+  if (nonlinearity == Nonlinearity::leaky_relu) return std::sqrt(2 / (1 + a * a));
+  return nonlinearity == Nonlinearity::selu ? 0.75 : 1;
 }
 
 const Tensor& xavier_uniform_(const Tensor& x, double gain, Generator& generator) {
