@@ -15,9 +15,8 @@
 #include "mezzo/core/replay/recording.h"
 #include "mezzo/core/small_vector.h"
 #include "mezzo/kernels/scaler/scaler.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::amp {
 
@@ -109,8 +108,7 @@ OwnedGradients gradients_of(const optim::Optimizer& optimizer, std::string_view 
 /// Gives 16-bit parameters with masters f32 gradients of the same values: unscaled there, nothing underflows.
 /// All are made before the first is set, so that nothing has changed when there is no memory for them.
 void widen(const OwnedGradients& gradients, const optim::Optimizer& optimizer) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   std::vector<std::pair<std::uint32_t, Tensor>> widened;
   for (std::size_t k = 0; k < gradients.tensors.size(); ++k) {
     const Tensor& gradient = gradients.tensors[k];

@@ -196,6 +196,8 @@ class GradScaler {
   /// For a graph that is being captured: its kernels have the record's address and the rule's numbers.
   void note_recording();
   void change_options(const GradScalerOptions& options);
+  template <class T>
+  void set_option(T GradScalerOptions::*option, T value);
   /// The record on the host (one host read), or the record that it will start as.
   [[nodiscard]] ScalerRecord read_record() const;
   void write_record(const ScalerRecord& host) const;

@@ -9,8 +9,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
 #include "mezzo/kernels/scaler/scaler_math.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::amp {
 
@@ -99,22 +98,16 @@ void GradScaler::change_options(const GradScalerOptions& options) {
   options_ = options;
 }
 
-void GradScaler::set_growth_factor(double factor) {
+template <class T>
+void GradScaler::set_option(T GradScalerOptions::*option, T value) {
   GradScalerOptions options = options_;
-  options.growth_factor = factor;
+  options.*option = value;
   set_options(options);
 }
-
-void GradScaler::set_backoff_factor(double factor) {
-  GradScalerOptions options = options_;
-  options.backoff_factor = factor;
-  set_options(options);
-}
-
+void GradScaler::set_growth_factor(double factor) { set_option(&GradScalerOptions::growth_factor, factor); }
+void GradScaler::set_backoff_factor(double factor) { set_option(&GradScalerOptions::backoff_factor, factor); }
 void GradScaler::set_growth_interval(std::int64_t interval) {
-  GradScalerOptions options = options_;
-  options.growth_interval = interval;
-  set_options(options);
+  set_option(&GradScalerOptions::growth_interval, interval);
 }
 
 ScalerRecord GradScaler::read_record() const { return read_from(record_, initial_); }

@@ -56,10 +56,6 @@ std::string rest_of(const std::vector<PolicyRow>& rows) {
   return "all other ops (" + std::to_string(count) + ")";
 }
 
-}  // namespace
-
-namespace {
-
 /// The overrides of a thread, newest first, kept for a region of the graph that is computed again.
 struct KeptOverrides final : RefCounted {
   std::vector<Entry> list;

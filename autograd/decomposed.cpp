@@ -6,8 +6,7 @@
 
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::detail {
 

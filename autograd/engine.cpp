@@ -22,10 +22,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/scope_list.h"
 #include "mezzo/core/warning.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/op.h"
 #include "mezzo/core/scope.h"
 
@@ -49,6 +50,12 @@ using InputHookGuard = detail::LocalScope<InputHookState, detail::input_hooks>;
 /// No input hook while it lives: ops run in the dtypes of their inputs, whatever autocast says around it.
 struct NoInputHook : InputHookGuard {
   NoInputHook() noexcept : LocalScope(InputHookState{}) {}
+};
+
+/// Ops as they stand, while it lives: without history and without an input hook.
+struct PlainOps {
+  NoGrad no_grad;
+  NoInputHook no_autocast;
 };
 
 namespace detail {

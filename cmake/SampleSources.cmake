@@ -14,7 +14,7 @@ set(mezzo_sample_files
   nn/layers: layer_support linear
   nn/module: call cloning convert hooks module module_slots print sequential
   ops/linalg: float8 linear matmul product
-  ops/loss: common regression
+  ops/loss: regression
   ops/pointwise: binary compare inplace relu scalar unary
   ops/reduce: common reduction
   ops/shape: cast methods view

@@ -3,6 +3,9 @@
 
 #include <array>
 #include <charconv>
+#include <functional>
+
+#include "mezzo/core/function.h"
 
 namespace mezzo {
 
@@ -62,5 +65,8 @@ std::string number_text(double value) {
   std::array<char, 32> text{};
   return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
 }
+
+/// Thrown here, so that function.h does not include <functional>.
+void detail::refuse_empty_call() { throw std::bad_function_call(); }
 
 }  // namespace mezzo

@@ -1,12 +1,15 @@
 // The members of Tensor that need no kernels: metadata, empty, zeros, aliases, and reading values on the
 // host. to_vector() on another device copies the whole storage to the host first; item() copies one element.
+// And storages, which get their buffers from the allocator of their device and return them there.
 #include "mezzo/core/tensor.h"
 
 #include <cstring>
 
 #include "mezzo/core/backend.h"
 #include "mezzo/core/current_op.h"
+#include "mezzo/core/inference_mode.h"
 #include "mezzo/core/layout.h"
+#include "mezzo/core/memory/allocator.h"
 
 namespace mezzo {
 
@@ -42,6 +45,19 @@ const std::byte* host_bytes(const TensorImpl& impl, std::vector<std::byte>& keep
 }
 
 }  // namespace
+
+Storage::Storage(std::size_t bytes, Device device)
+    : inference_(inference_mode_enabled()),
+      data_(detail::allocate_bytes(bytes, device)),
+      bytes_(bytes),
+      device_(device) {
+  if (!device.is_cpu()) note_made();
+}
+
+Storage::~Storage() {
+  if (recorded_) note_freed();
+  if (!borrowed_) detail::deallocate_bytes(data_, bytes_, device_);
+}
 
 TensorImpl::TensorImpl(Ref<Storage> storage_in, std::int64_t offset_in, const Shape& shape_in,
                        const Dims& strides_in, DType dtype_in, bool is_view_in)

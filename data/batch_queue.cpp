@@ -11,7 +11,6 @@
 #include <thread>
 #include <utility>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/activity.h"
 #include "mezzo/core/cuda.h"
@@ -58,12 +57,6 @@ void throw_loader_error(std::int64_t index, std::int64_t batch) {
   const std::exception_ptr cause = std::current_exception();
   throw LoaderError(index, batch, "'" + text_of(cause) + "'", std::make_shared<std::exception_ptr>(cause));
 }
-
-/// Makes batches independent of scopes that the calling thread has open: nothing is recorded or cast.
-struct PlainScope {
-  NoGrad no_grad;
-  NoInputHook no_autocast;
-};
 
 /// A batch, and when its copy to the device has run.
 struct Made {
@@ -146,7 +139,7 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
     if (ended_) return {};
     Made made;
     try {
-      const PlainScope plain;
+      const PlainOps plain;  // whatever scopes the calling thread has open
       const std::unique_ptr<BatchSource::Plan> plan = source_->plan();
       if (plan != nullptr) made.held = source_->make(*plan);
       uploader_.upload(made);
@@ -175,7 +168,7 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
   void work() {
     const mezzo::detail::WithFloatEnvironment environment(environment_);
     const mezzo::detail::AloneScope alone;
-    const PlainScope plain;
+    const PlainOps plain;
     while (work_once()) {
     }
   }

@@ -106,14 +106,7 @@ Categories number_categories(const std::vector<T>& values, Name name_of) {
 }  // namespace
 
 std::string_view to_string(ColumnType type) noexcept {
-  switch (type) {
-    case ColumnType::i64:
-      return "i64";
-    case ColumnType::f64:
-      return "f64";
-    default:
-      return "text";
-  }
+  return type == ColumnType::i64 ? "i64" : type == ColumnType::f64 ? "f64" : "text";
 }
 
 std::int64_t Column::size() const noexcept {

@@ -10,9 +10,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/dist/detail/group_state.h"
 #include "mezzo/dist/detail/tree_sum.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::dist {
 

@@ -13,9 +13,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/dist/detail/exact_sum.h"
 #include "mezzo/dist/detail/reducer.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/optim/clip.h"
 #include "mezzo/optim/detail/saved_state.h"
 
@@ -136,8 +134,7 @@ std::vector<Tensor> Sharded::State::cut_leaves(const std::vector<std::size_t>& p
 
 Sharded::Sharded(std::string op, DataParallel& parallel, const std::vector<optim::NamedTensors>& groups)
     : state_(std::make_unique<State>()) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   state_->op = std::move(op);
   state_->reducer = Ref<Reducer>(&parallel.reducer());
   const auto places = state_->list(groups);
@@ -175,8 +172,7 @@ Tensor Sharded::clip_grad_norm_(double max_norm, double norm_type, bool error_if
                      "pass the largest norm that gradients may have");
   if (!(norm_type > 0))
     throw ValueError(op, "norm_type above 0", number_text(norm_type), "pass 2 for the Euclidean norm");
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   std::vector<Tensor> leaves, gradients;
   DType dtype = DType::f32;
   for (const State::Whole& parameter : state_->whole) {
@@ -247,8 +243,7 @@ Tensor gathered_numbers(const std::vector<Tensor>& numbers, double least, DType 
 
 optim::OptimizerState Sharded::gathered(const optim::OptimizerState& shards,
                                         const std::vector<optim::StateNames>& names) const {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const State& state = *state_;
   const TensorMap own(shards.tensors.begin(), shards.tensors.end());
   const auto own_of = [&](std::size_t shard, std::string_view name) {

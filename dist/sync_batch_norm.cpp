@@ -12,13 +12,8 @@
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/norm.h"
 #include "mezzo/ops/norm/common.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::dist {
 

@@ -3,6 +3,7 @@
 #include "mezzo/io/idx.h"
 
 #include <array>
+#include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
@@ -15,23 +16,18 @@ namespace {
 
 /// The dtype behind the third byte of an IDX file.
 DType dtype_of(const detail::UnpackedFile& file, std::byte code) {
-  switch (std::to_integer<int>(code)) {
-    case 0x08:
-      return DType::u8;
-    case 0x09:
-      return DType::i8;
-    case 0x0B:
-      return DType::i16;
-    case 0x0C:
-      return DType::i32;
-    case 0x0D:
-      return DType::f32;
-    case 0x0E:
-      return DType::f64;
-    default:
-      throw IoError(file.op(), "elements of type 8 (u8), 9 (i8), 11 (i16), 12 (i32), 13 (f32) or 14 (f64)",
-                    "type " + std::to_string(std::to_integer<int>(code)), "convert the file");
+  constexpr std::array<std::pair<int, DType>, 6> kTypes{{{0x08, DType::u8},
+                                                         {0x09, DType::i8},
+                                                         {0x0B, DType::i16},
+                                                         {0x0C, DType::i32},
+                                                         {0x0D, DType::f32},
+                                                         {0x0E, DType::f64}}};
+  const int number = std::to_integer<int>(code);
+  for (const auto& [known, dtype] : kTypes) {
+    if (known == number) return dtype;
   }
+  throw IoError(file.op(), "elements of type 8 (u8), 9 (i8), 11 (i16), 12 (i32), 13 (f32) or 14 (f64)",
+                "type " + std::to_string(number), "convert the file");
 }
 
 std::int64_t read_size(detail::UnpackedFile& file) {

@@ -18,10 +18,8 @@
 #include "mezzo/kernels/scaler/scaler.h"
 #include "mezzo/nn/call.h"
 #include "mezzo/nn/module.h"
-#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::autograd {
 

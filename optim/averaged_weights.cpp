@@ -8,10 +8,8 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/kernels/scaler/scaler_record.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::optim {
 
@@ -43,6 +41,17 @@ std::unordered_multiset<const Storage*> averaged;
 
 }  // namespace
 
+/// A scaler's record, read on the device.
+Tensor detail::was_made(const StepOutcome& outcome) {
+  if (!outcome.record.defined()) return {};
+  const NoGrad no_grad;
+  static_assert(offsetof(ScalerRecord, found_inf) % 4 == 0);
+  const TensorImpl& impl = outcome.record.impl();
+  const std::int64_t at = (impl.offset + static_cast<std::int64_t>(offsetof(ScalerRecord, found_inf))) / 4;
+  const Tensor found_inf(make_ref<TensorImpl>(impl.storage, at, Shape{}, Dims{}, DType::i32, false));
+  return eq(found_inf, 0);
+}
+
 bool holds_average(const Tensor& weight) {
   if (!weight.defined()) return false;
   const std::scoped_lock lock(averaged_mutex);
@@ -63,8 +72,7 @@ AveragedWeights::AveragedWeights(std::string_view name, NamedTensors weights)
 AveragedWeights::~AveragedWeights() = default;
 
 void AveragedWeights::update(const StepOutcome& outcome) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const Tensor made = detail::was_made(outcome);
   const Tensor count = to(count_, DType::f64);
   Tensor part = where(eq(count_, 0), ones_like(count), part_of_new(clamp(count, Scalar(1.0))));

@@ -6,17 +6,13 @@
 #include <limits>
 #include <vector>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/gradient_locks.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/activity.h"
 #include "mezzo/core/error.h"
 #include "mezzo/kernels/clip/clip.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/optim/optimizer.h"
 
 namespace mezzo::optim {
@@ -100,8 +96,7 @@ void scale_to_norm(std::span<const Tensor> gradients, double max_norm, const Ten
 
 Tensor get_total_norm(TensorList tensors, double norm_type, bool error_if_nonfinite) {
   constexpr std::string_view op = "get_total_norm";
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   for (const Tensor& tensor : tensors) {
     if (!tensor.defined())
       throw ValueError(op, "defined tensors", "an undefined one", "leave absent ones out");
@@ -115,8 +110,7 @@ Tensor get_total_norm(TensorList tensors, double norm_type, bool error_if_nonfin
 Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
   constexpr std::string_view op = "clip_grad_norm_";
   const Phase phase("clip");
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   require_max_norm(op, max_norm);
   const autograd::GradientLocks locks(parameters);
   const std::vector<Tensor> gradients = gradients_of(op, parameters);
@@ -130,8 +124,7 @@ Tensor clip_grad_norm_(TensorList parameters, double max_norm, double norm_type,
 void clip_grads_with_norm_(TensorList parameters, double max_norm, const Tensor& total_norm) {
   constexpr std::string_view op = "clip_grads_with_norm_";
   const Phase phase("clip");
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   require_max_norm(op, max_norm);
   if (!total_norm.defined())
     throw ValueError(op, "a total norm", "an undefined tensor", "pass the result of get_total_norm");

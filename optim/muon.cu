@@ -7,13 +7,8 @@
 #include <vector>
 
 #include "mezzo/kernels/optim/update.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::optim {
 

@@ -387,8 +387,7 @@ void Optimizer::step(const ScalerControl& control) {
 }
 
 void Optimizer::update_all(const ScalerControl& control) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const OpObserverGuard no_observer{nullptr};  // masters and copies made here are none of the program's ops
   autograd::GradientLocks gradients;           // also of parameters without one: another thread may bring it
   for_each_parameter([&](const Tensor& parameter, std::size_t /*i*/) { gradients.add(parameter); });

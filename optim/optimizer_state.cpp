@@ -19,8 +19,7 @@ std::string scale_name(std::string_view moments) { return std::string(moments) +
 }  // namespace
 
 OptimizerState Optimizer::state_dict() const {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   OptimizerState state;
   Value groups;
   std::size_t index = 0;
@@ -158,8 +157,7 @@ void Optimizer::keep_memory(const Parameter& former, Parameter& loaded) const {
 }
 
 void Optimizer::load_state_dict(const OptimizerState& state) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   std::vector<std::int64_t> counts;
   for (const Group& group : groups_) counts.push_back(std::ssize(group.parameters));
   require_saved_groups(kLoad, state.options, name(), counts);

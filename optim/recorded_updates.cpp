@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/autograd/recorded/gradients.h"
@@ -108,8 +107,7 @@ void RecordedUpdates::before_replay() {
         "with",
         "others (load_state_dict, add_param_group, remap, momentum from or to 0)");
   }
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const OpObserverGuard no_observer{nullptr};
   for (const Update& update : updates_) {
     Optimizer::Parameter& now = parameter(update);

@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
@@ -168,8 +167,7 @@ RemapReport remap(Optimizer& optimizer, const ParameterPairs& pairs) {
 }
 
 RemapReport remap(const std::vector<Optimizer*>& optimizers, const ParameterPairs& pairs) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   check_pairs(pairs);
   std::unordered_set<const Optimizer*> seen;
   std::vector<Remapping> remappings;

@@ -4,9 +4,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/optim/clip.h"
 
 namespace mezzo::optim {
@@ -22,8 +20,7 @@ SAM::SAM(Optimizer& optimizer, const SAMOptions& options) : optimizer_(optimizer
 void SAM::ascend() {
   if (!origin_.empty())
     throw StateError("SAM.ascend", "weights where they were", "moved ones", "call restore() first");
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   std::vector<Tensor> parameters, directions;
   for (const Tensor& parameter : optimizer_.parameters()) {
     Tensor gradient = parameter.grad();

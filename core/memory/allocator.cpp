@@ -23,7 +23,6 @@
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/block_cache.h"
-#include "mezzo/core/memory/fork_order.h"
 #include "mezzo/core/memory/large_blocks.h"
 #include "mezzo/core/memory/memory_limit.h"
 #include "mezzo/core/memory/per_thread.h"

@@ -9,7 +9,7 @@
 #include <limits>
 #include <string_view>
 
-#include "mezzo/core/parallel/cgroup.h"
+#include "mezzo/core/parallel/processors.h"
 
 namespace mezzo::detail {
 

@@ -56,16 +56,9 @@ Pixels decode_pixels(std::span<const std::byte> bytes, const std::string& op, st
 }
 
 std::size_t channels_of(ImageMode mode, std::size_t channels) {
-  switch (mode) {
-    case ImageMode::gray:
-      return 1;
-    case ImageMode::rgb:
-      return 3;
-    case ImageMode::rgba:
-      return 4;
-    default:
-      return channels;
-  }
+  if (mode == ImageMode::gray) return 1;
+  if (mode == ImageMode::rgb) return 3;
+  return mode == ImageMode::rgba ? 4 : channels;
 }
 
 /// ITU-R 601-2 luma, as Pillow rounds it.

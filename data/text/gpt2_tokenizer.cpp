@@ -67,7 +67,30 @@ class WordEncoder {
   /// pair of the lowest rank is merged wherever it is, from left to right, until no pair has a rank. n log n
   /// for n bytes.
   void encode(std::string_view word, const std::array<std::int32_t, 256>& byte_tokens,
-              const MergeTable& merges, std::vector<std::int32_t>& out);
+              const MergeTable& merges, std::vector<std::int32_t>& out) {
+    const auto size = static_cast<std::uint32_t>(word.size());
+    symbols_.clear();
+    for (std::uint32_t i = 0; i < size; ++i) {
+      symbols_.push_back({.token = byte_tokens[static_cast<unsigned char>(word[i])],
+                          .previous = i == 0 ? kEnd : i - 1,
+                          .next = i + 1 == size ? kEnd : i + 1});
+    }
+    for (std::uint32_t i = 0; i < size; ++i) consider(i, merges);
+    while (!pairs_.empty()) {
+      // All places of the lowest rank, before pairs that come of these: one of them may have a lower rank
+      // yet.
+      const auto rank = static_cast<std::uint32_t>(pairs_.top() >> 32U);
+      places_.clear();
+      for (; !pairs_.empty() && pairs_.top() >> 32U == rank; pairs_.pop())
+        places_.push_back(static_cast<std::uint32_t>(pairs_.top()));
+      for (const std::uint32_t place : places_) merge(place, merges[rank], merges);
+    }
+    for (std::uint32_t at = size == 0 ? kEnd : 0; at != kEnd; at = symbols_[at].next)
+      out.push_back(symbols_[at].token);
+    // A word of megabytes is rare; its memory is not kept.
+    constexpr std::uint32_t kKept = 65536;
+    if (size > kKept) *this = WordEncoder();
+  }
 
  private:
   static constexpr std::uint32_t kEnd = 0xFFFFFFFF;
@@ -77,8 +100,23 @@ class WordEncoder {
     std::uint32_t previous, next;
   };
 
-  void consider(std::uint32_t at, const MergeTable& merges);
-  void merge(std::uint32_t at, const MergeTable::Merge& merge, const MergeTable& merges);
+  void consider(std::uint32_t at, const MergeTable& merges) {
+    const Symbol& left = symbols_[at];
+    if (left.next == kEnd) return;
+    const std::uint32_t rank = merges.rank_of(left.token, symbols_[left.next].token);
+    if (rank != MergeTable::kNone) pairs_.push(std::uint64_t{rank} << 32U | at);
+  }
+  void merge(std::uint32_t at, const MergeTable::Merge& merge, const MergeTable& merges) {
+    Symbol& left = symbols_[at];
+    if (left.token != merge.left || left.next == kEnd || symbols_[left.next].token != merge.right) return;
+    Symbol& right = symbols_[left.next];
+    left.token = merge.result;
+    right.token = -1;
+    left.next = right.next;
+    if (left.next != kEnd) symbols_[left.next].previous = at;
+    consider(at, merges);
+    if (left.previous != kEnd) consider(left.previous, merges);
+  }
 
   std::vector<Symbol> symbols_;
   /// Rank and place of the left one, the least first.
@@ -94,50 +132,6 @@ MergeTable::MergeTable(std::vector<Merge> by_rank) : by_rank_(std::move(by_rank)
     const Merge& merge = by_rank_[rank];
     slots_[slot_of(merge.left, merge.right)] = rank;
   }
-}
-
-void WordEncoder::consider(std::uint32_t at, const MergeTable& merges) {
-  const Symbol& left = symbols_[at];
-  if (left.next == kEnd) return;
-  const std::uint32_t rank = merges.rank_of(left.token, symbols_[left.next].token);
-  if (rank != MergeTable::kNone) pairs_.push(std::uint64_t{rank} << 32U | at);
-}
-
-void WordEncoder::merge(std::uint32_t at, const MergeTable::Merge& merge, const MergeTable& merges) {
-  Symbol& left = symbols_[at];
-  if (left.token != merge.left || left.next == kEnd || symbols_[left.next].token != merge.right) return;
-  Symbol& right = symbols_[left.next];
-  left.token = merge.result;
-  right.token = -1;
-  left.next = right.next;
-  if (left.next != kEnd) symbols_[left.next].previous = at;
-  consider(at, merges);
-  if (left.previous != kEnd) consider(left.previous, merges);
-}
-
-void WordEncoder::encode(std::string_view word, const std::array<std::int32_t, 256>& byte_tokens,
-                         const MergeTable& merges, std::vector<std::int32_t>& out) {
-  const auto size = static_cast<std::uint32_t>(word.size());
-  symbols_.clear();
-  for (std::uint32_t i = 0; i < size; ++i) {
-    symbols_.push_back({.token = byte_tokens[static_cast<unsigned char>(word[i])],
-                        .previous = i == 0 ? kEnd : i - 1,
-                        .next = i + 1 == size ? kEnd : i + 1});
-  }
-  for (std::uint32_t i = 0; i < size; ++i) consider(i, merges);
-  while (!pairs_.empty()) {
-    // All places of the lowest rank, before pairs that come of these: one of them may have a lower rank yet.
-    const auto rank = static_cast<std::uint32_t>(pairs_.top() >> 32U);
-    places_.clear();
-    for (; !pairs_.empty() && pairs_.top() >> 32U == rank; pairs_.pop())
-      places_.push_back(static_cast<std::uint32_t>(pairs_.top()));
-    for (const std::uint32_t place : places_) merge(place, merges[rank], merges);
-  }
-  for (std::uint32_t at = size == 0 ? kEnd : 0; at != kEnd; at = symbols_[at].next)
-    out.push_back(symbols_[at].token);
-  // A word of megabytes is rare; its memory is not kept.
-  constexpr std::uint32_t kKept = 65536;
-  if (size > kKept) *this = WordEncoder();
 }
 
 struct GPT2Vocabulary {

@@ -8,11 +8,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/dist/collectives.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::dist {
 

@@ -11,8 +11,7 @@
 #include "mezzo/core/warning.h"
 #include "mezzo/dist/collectives.h"
 #include "mezzo/dist/detail/group_state.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::dist {
 

@@ -2,9 +2,7 @@
 // tree.
 #include "mezzo/dist/detail/tree_sum.h"
 
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::dist {
 

@@ -19,33 +19,22 @@ int most_elements = INT_MAX;
 constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;
 
 int type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return MEZZO_MPI_F32;
-    case DType::f64:
-      return MEZZO_MPI_F64;
-    case DType::i32:
-      return MEZZO_MPI_I32;
-    case DType::i64:
-      return MEZZO_MPI_I64;
-    case DType::u8:
-      return MEZZO_MPI_U8;
-    default:
-      throw DTypeError("dist", "f32, f64, i32, i64 or u8", mezzo::to_string(dtype), "");
+  constexpr std::pair<DType, int> kTypes[] = {{DType::f32, MEZZO_MPI_F32},
+                                              {DType::f64, MEZZO_MPI_F64},
+                                              {DType::i32, MEZZO_MPI_I32},
+                                              {DType::i64, MEZZO_MPI_I64},
+                                              {DType::u8, MEZZO_MPI_U8}};
+  for (const auto& [known, type] : kTypes) {
+    if (known == dtype) return type;
   }
+  throw DTypeError("dist", "f32, f64, i32, i64 or u8", mezzo::to_string(dtype), "");
 }
 
 int op_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return MEZZO_MPI_SUM;
-    case ReduceOp::min:
-      return MEZZO_MPI_MIN;
-    case ReduceOp::max:
-      return MEZZO_MPI_MAX;
-    default:
-      throw ValueError("dist", "sum, min or max", std::string(to_string(op)), "");
-  }
+  if (op == ReduceOp::sum) return MEZZO_MPI_SUM;
+  if (op == ReduceOp::min) return MEZZO_MPI_MIN;
+  if (op == ReduceOp::max) return MEZZO_MPI_MAX;
+  throw ValueError("dist", "sum, min or max", std::string(to_string(op)), "");
 }
 
 /// Calls `piece(first element, elements)` for pieces of up to `most` elements.

@@ -108,16 +108,10 @@ std::string shown(const std::vector<std::string>& items) {
 
 /// The text about a process that does not answer.
 const char* silence_of(ProcessState state) {
-  switch (state) {
-    case ProcessState::stopped:
-      return " is stopped";
-    case ProcessState::gone:
-      return " is gone";
-    case ProcessState::runs:
-      return " does not answer, though its process runs";
-    default:
-      return " does not answer: stopped or gone";
-  }
+  if (state == ProcessState::stopped) return " is stopped";
+  if (state == ProcessState::gone) return " is gone";
+  if (state == ProcessState::runs) return " does not answer, though its process runs";
+  return " does not answer: stopped or gone";
 }
 
 /// Ends the process with a line when the watched call takes longer than `limit`: calls of MPI that wait for

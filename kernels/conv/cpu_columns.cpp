@@ -363,14 +363,9 @@ void weight_gradient(const ConvPart<T>& part, T* buffer) {
 
 template <class T>
 void depthwise(const ConvPart<T>& part) {
-  switch (part.map) {
-    case ConvMap::forward:
-      return run_isa<DepthwiseForward<T>>(&part);
-    case ConvMap::input_gradient:
-      return run_isa<DepthwiseInputGradient<T>>(&part);
-    case ConvMap::weight_gradient:
-      return run_isa<DepthwiseWeightGradient<T>>(&part);
-  }
+  if (part.map == ConvMap::forward) return run_isa<DepthwiseForward<T>>(&part);
+  if (part.map == ConvMap::input_gradient) return run_isa<DepthwiseInputGradient<T>>(&part);
+  run_isa<DepthwiseWeightGradient<T>>(&part);
 }
 
 template <class T>
@@ -383,14 +378,9 @@ class Columns final : public ConvEngine<T> {
     const std::int64_t rows = part.shape.in_channels / part.shape.groups * windows.kernels();
     const RowScratch<T> buffer(
         are_places(windows) ? 0 : std::min(rows, kPanelRows) * std::min(windows.outputs(), kPanelPlaces));
-    switch (part.map) {
-      case ConvMap::forward:
-        return forward(part, buffer.data());
-      case ConvMap::input_gradient:
-        return input_gradient(part, buffer.data());
-      case ConvMap::weight_gradient:
-        return weight_gradient(part, buffer.data());
-    }
+    if (part.map == ConvMap::forward) return forward(part, buffer.data());
+    if (part.map == ConvMap::input_gradient) return input_gradient(part, buffer.data());
+    weight_gradient(part, buffer.data());
   }
 };
 

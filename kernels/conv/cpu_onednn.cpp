@@ -293,14 +293,9 @@ class Primitive final : public ConvEngine<float> {
   void run(const ConvPart<float>& part) const override {
     const OnednnCall call;
     try {
-      switch (part.map) {
-        case ConvMap::forward:
-          return forward(part);
-        case ConvMap::input_gradient:
-          return input_gradient(part);
-        case ConvMap::weight_gradient:
-          return weight_gradient(part);
-      }
+      if (part.map == ConvMap::forward) return forward(part);
+      if (part.map == ConvMap::input_gradient) return input_gradient(part);
+      weight_gradient(part);
     } catch (const dnnl::error& error) {
       fail(error.what());
     }

@@ -67,14 +67,7 @@ bool read_bf16_instructions() { return false; }
 
 std::string_view level_name(Isa isa) {
 #if defined(__x86_64__)
-  switch (isa) {
-    case Isa::base:
-      return "x86-64";
-    case Isa::v3:
-      return "x86-64-v3";
-    case Isa::v4:
-      return "x86-64-v4";
-  }
+  return isa == Isa::v4 ? "x86-64-v4" : isa == Isa::v3 ? "x86-64-v3" : "x86-64";
 #endif
   static_cast<void>(isa);
 #if defined(__aarch64__)

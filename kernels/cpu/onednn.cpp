@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "mezzo/core/memory/fork_order.h"
+#include "mezzo/core/memory/allocator.h"
 #include "mezzo/kernels/gemm/cpu_tile.h"
 
 namespace mezzo::kernels::cpu {

@@ -225,14 +225,9 @@ void gemm(const GemmArgs& given) {
   const GemmArgs plain = spelled_out(without_float8(given, widened));
   if (plain.batch == 0 || plain.m == 0 || plain.n == 0) return;
   const GemmArgs normal = normal_form(plain);
-  switch (compute) {
-    case DType::f32:
-      return run_f32(normal);
-    case DType::f64:
-      return run_f64(normal);
-    default:
-      return run(normal, gemm_loops<std::int64_t>, {.b_by_rows = true});
-  }
+  if (compute == DType::f32) return run_f32(normal);
+  if (compute == DType::f64) return run_f64(normal);
+  run(normal, gemm_loops<std::int64_t>, {.b_by_rows = true});
 }
 
 void gemm_eigen_f32(const GemmTile<float>& tile) { eigen_f32()(tile); }

@@ -1,6 +1,6 @@
 // The nearest entry is found by the upper bits of a number, which say all but on which side of one border it
 // is.
-#include "mezzo/kernels/optim/cpu_moments_8bit.h"
+#include "mezzo/kernels/optim/cpu_arrays.h"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 // With the instruction that multiplies the low halves of 64-bit lanes to whole products, one lane per word of
 // a block. Compilers make a 64-bit product of it, which takes three times as long.
-#include "mezzo/kernels/optim/cpu_philox.h"
+#include "mezzo/kernels/optim/cpu_arrays.h"
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #if defined(__x86_64__)

@@ -4,8 +4,7 @@
 #include <algorithm>
 
 #include "mezzo/kernels/cpu/tile.h"
-#include "mezzo/kernels/optim/cpu_moments_8bit.h"
-#include "mezzo/kernels/optim/cpu_philox.h"
+#include "mezzo/kernels/optim/cpu_arrays.h"
 #include "mezzo/kernels/optim/cpu_pieces.h"
 #include "mezzo/kernels/optim/moments_8bit.h"
 #include "mezzo/kernels/optim/narrow_parameter.h"

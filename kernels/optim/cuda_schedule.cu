@@ -1,4 +1,4 @@
-// Learning-rate schedules on a CUDA device: the functor of schedule_math.h in a kernel of one thread.
+// Learning-rate schedules on a CUDA device: the functor of schedule.h in a kernel of one thread.
 #include "mezzo/kernels/optim/schedule.h"
 
 #include "mezzo/core/cuda/launch.h"

@@ -1,5 +1,5 @@
 // A learning-rate schedule as data: a flat list of nodes. Chains and sequences are such lists too, since each
-// node says for which steps it holds (optim/schedule.h makes the lists, kernels/optim/schedule_math.h
+// node says for which steps it holds (optim/schedule.h makes the lists, kernels/optim/schedule.h
 // evaluates them).
 #pragma once
 

@@ -1,5 +1,5 @@
 // fold on the CPU, by the rows of windows that position k of the kernel makes of a row of the image.
-#include "mezzo/kernels/pool/columns.h"
+#include "mezzo/kernels/pool/pool.h"
 
 #include <algorithm>
 
@@ -8,11 +8,21 @@
 #include "mezzo/kernels/cpu/rows.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
 #include "mezzo/kernels/pool/cpu_images.h"
-#include "mezzo/kernels/pool/window_ranges.h"
+#include "mezzo/kernels/pool/pool_places.h"
 
 namespace mezzo::kernels::cpu {
 
 namespace {
+
+/// The windows in which position k of the kernel is a place of the input along `dim`.
+MEZZO_ALWAYS_INLINE PlaceRange windows_at(const Windows& windows, std::size_t dim, std::int64_t k) {
+  const std::int64_t step = windows.stride[dim], out = windows.output[dim];
+  const std::int64_t before = windows.padding[dim] - k * windows.dilation[dim];
+  const std::int64_t last = windows.input[dim] - 1 + before;
+  const std::int64_t first = before <= 0 ? 0 : quotient(before + step - 1, step);
+  const std::int64_t end = last < 0 ? 0 : quotient(last, step) + 1;
+  return {first, end < out ? end : out};
+}
 
 /// A position of the kernel, and the windows in which it is a place of the image, per dim.
 struct Position {

@@ -3,7 +3,7 @@
 //
 // Bounds: an element's number is below the array's size, and a place or window is used only after it was
 // found to lie inside.
-#include "mezzo/kernels/pool/columns.h"
+#include "mezzo/kernels/pool/pool.h"
 
 #include "mezzo/kernels/cuda/access.h"
 #include "mezzo/kernels/cuda/start.h"

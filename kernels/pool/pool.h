@@ -44,4 +44,11 @@ MEZZO_KERNEL(average_pool, void(const AveragePooling& pooling, const View& y, co
 /// dx = for each place the sum of `grad` divided by that, over the windows that cover it, in the same order.
 MEZZO_KERNEL(average_pool_backward, void(const AveragePooling& pooling, const View& dx, const View& grad));
 
+// --- fold: the sums of columns of blocks as images. Arrays are contiguous: images [planes, i0, i1, i2],
+// columns [planes, k0, k1, k2, o0, o1, o2]; of the views only memory and dtype are read.
+
+/// x[p, i] = the sum of columns[p, k, o] over all k, in their order, that have a window o with i = o * stride
+/// - padding + k * dilation. Floating dtypes, computed in f32 (f64 where one is f64) and rounded once.
+MEZZO_KERNEL(fold, void(std::int64_t planes, const Windows& windows, const View& x, const View& columns));
+
 }  // namespace mezzo::kernels

@@ -2,7 +2,6 @@
 // cpu_plan.h with the loops of cpu_tiles.h.
 #pragma once
 
-#include "mezzo/kernels/reduce/cpu_direct_sum.h"
 #include "mezzo/kernels/reduce/cpu_source.h"
 #include "mezzo/kernels/reduce/cpu_tiles.h"
 

@@ -1,6 +1,6 @@
 // Sums of f16 and bf16 in AVX-512 intrinsics with 32 accumulators in f64. Shifts and masks turn a float into
 // a scaled double. They would hide inf and NaN, so input that holds one is detected and refused.
-#include "mezzo/kernels/reduce/cpu_direct_sum.h"
+#include "mezzo/kernels/reduce/cpu_source.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 // The CPU's kernels of classification losses: cross-entropy from logits, forward and backward, a row at a
 // time while it is in the cache, and negative log-likelihood, which touches one element per row.
-#include "mezzo/kernels/softmax/class_loss.h"
+#include "mezzo/kernels/softmax/softmax.h"
 
 #include <cstdint>
 

@@ -1,6 +1,6 @@
 // The CUDA rows of cross-entropy and negative log-likelihood. A class index out of range is reported as a
 // fault of the device and never dereferenced: its row has neither loss nor gradient.
-#include "mezzo/kernels/softmax/class_loss.h"
+#include "mezzo/kernels/softmax/softmax.h"
 
 #include "mezzo/core/cuda/fault.h"
 #include "mezzo/kernels/cuda/row_passes.h"

@@ -11,14 +11,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/layers/layer_support.h"
-#include "mezzo/ops/attention.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/random.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
-#include "mezzo/ops/softmax.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::nn {
 

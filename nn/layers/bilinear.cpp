@@ -1,10 +1,7 @@
 // Bilinear's checks of sizes and the uniform values it begins with; forward calls the op bilinear.
 #include "mezzo/nn/bilinear.h"
 
-#include <cmath>
-
 #include "mezzo/core/error.h"
-#include "mezzo/nn/init.h"
 #include "mezzo/nn/layers/layer_support.h"
 #include "mezzo/ops/tensor_product.h"
 
@@ -36,9 +33,7 @@ Bilinear::Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::in
 }
 
 void Bilinear::reset_parameters(Generator& generator) {
-  const double bound = 1 / std::sqrt(static_cast<double>(in1_features_));
-  init::uniform_(weight, -bound, bound, generator);
-  if (bias.defined()) init::uniform_(bias, -bound, bound, generator);
+  detail::fill_uniform(weight, bias, in1_features_, generator);
 }
 
 Tensor Bilinear::forward(const Tensor& a, const Tensor& b) {

@@ -2,8 +2,6 @@
 // of spatial dims. A padding mode other than zeros calls `pad` before it.
 #include "mezzo/nn/conv.h"
 
-#include <cmath>
-
 #include "mezzo/core/error.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/layers/layer_support.h"
@@ -103,9 +101,7 @@ ConvLayer::ConvLayer(const Config& config)
 }
 
 void ConvLayer::reset_parameters(Generator& generator) {
-  const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight->shape()).in));
-  init::uniform_(weight, -bound, bound, generator);
-  if (bias.defined()) init::uniform_(bias, -bound, bound, generator);
+  detail::fill_uniform(weight, bias, init::fans(weight->shape()).in, generator);
 }
 
 void ConvLayer::require_channels(const Tensor& x) const {

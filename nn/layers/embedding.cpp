@@ -7,8 +7,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/layers/layer_support.h"
-#include "mezzo/ops/embedding.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::nn {
 

@@ -8,17 +8,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/compare.h"
-#include "mezzo/ops/cumulative.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/selection.h"
-#include "mezzo/ops/shape.h"
-#include "mezzo/ops/softmax.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::nn {
 

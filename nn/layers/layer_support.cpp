@@ -1,8 +1,11 @@
 // The errors that layers share: a size below 1, a number of layers that cannot be meant, and an input whose
-// last dim does not fit.
+// last dim does not fit; and the values that most weights begin with.
 #include "mezzo/nn/layers/layer_support.h"
 
+#include <cmath>
+
 #include "mezzo/core/error.h"
+#include "mezzo/nn/init.h"
 
 namespace mezzo::nn {
 
@@ -24,6 +27,12 @@ void detail::require_last(const Module& layer, const Tensor& x, std::int64_t siz
   throw ShapeError(layer.described(),
                    "a last dim of " + std::to_string(size) + " (" + std::string(what) + ")",
                    to_string(x.shape()), "check the layer before, or this one's sizes");
+}
+
+void detail::fill_uniform(const Param& weight, const Param& bias, std::int64_t fan, Generator& generator) {
+  const double bound = 1 / std::sqrt(static_cast<double>(fan));
+  init::uniform_(weight, -bound, bound, generator);
+  if (bias.defined()) init::uniform_(bias, -bound, bound, generator);
 }
 
 }  // namespace mezzo::nn

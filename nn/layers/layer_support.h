@@ -28,6 +28,9 @@ template <class Options>
   return wanted ? empty(shape, {.dtype = options.dtype, .device = options.device}) : Tensor();
 }
 
+/// Fills a weight, then its bias where there is one, with uniform values within 1 / sqrt(fan) of 0.
+void fill_uniform(const Param& weight, const Param& bias, std::int64_t fan, Generator& generator);
+
 /// The generator of a layer's options, nullptr being the default one.
 [[nodiscard]] inline Generator& or_default(Generator* generator) {
   return generator != nullptr ? *generator : default_generator();

@@ -1,9 +1,6 @@
 // Linear's checks of sizes and the uniform values it begins with; forward calls the op linear.
 #include "mezzo/nn/linear.h"
 
-#include <cmath>
-
-#include "mezzo/nn/init.h"
 #include "mezzo/nn/layers/layer_support.h"
 #include "mezzo/ops/matmul.h"
 
@@ -22,9 +19,7 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, const Linear
 }
 
 void Linear::reset_parameters(Generator& generator) {
-  const double bound = 1 / std::sqrt(static_cast<double>(in_features_));
-  init::uniform_(weight, -bound, bound, generator);
-  if (bias.defined()) init::uniform_(bias, -bound, bound, generator);
+  detail::fill_uniform(weight, bias, in_features_, generator);
 }
 
 Tensor Linear::forward(const Tensor& x) {

@@ -3,13 +3,8 @@
 
 #include <algorithm>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::nn {
 
@@ -20,8 +15,7 @@ namespace {
 
 /// The sum of the weights of class indices that are not ignored.
 Tensor sum_of_weights(const Tensor& target, const Tensor& weight, std::int64_t ignore_index) {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const Tensor counts = target.ne(ignore_index);
   if (!weight.defined()) return sum(counts).to(DType::f64);
   const Tensor rows = where(counts, target, 0).reshape({-1});

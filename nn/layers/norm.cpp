@@ -8,8 +8,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/layers/layer_support.h"
-#include "mezzo/ops/norm.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::nn {
 

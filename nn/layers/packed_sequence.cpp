@@ -9,10 +9,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/selection.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::nn {
 

@@ -7,14 +7,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
 #include "mezzo/nn/layers/layer_support.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/distance.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/random.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::nn {
 

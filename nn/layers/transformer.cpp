@@ -7,8 +7,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/layers/layer_support.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/rearrange.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::nn {
 

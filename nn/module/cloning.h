@@ -15,6 +15,9 @@ namespace detail {
 void hand_hooks_over(const Ref<RefCounted>& from, Module& to, Ref<RefCounted>& hooks) noexcept;
 /// The module of these hooks ends.
 void leave_hooks(const Ref<RefCounted>& hooks, const Module& module) noexcept;
+/// Moves a tensor to `device` and, when it is floating, converts it to `dtype` (floating too), behind its
+/// handle and as Module::to does (nn/module/convert.cpp).
+void convert(const Tensor& tensor, Device device, DType dtype);
 }  // namespace detail
 
 /// One call of `clone`, or of `detail::moved`, where the new module's slots take over what the original's

@@ -1,12 +1,10 @@
 // Module::to: moves and converts the tensors of a module behind their handles. Separate because it is the one
 // place that changes what a TensorImpl is.
-#include "mezzo/nn/module/convert.h"
-
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/half_copy.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/error.h"
-#include "mezzo/nn/module.h"
+#include "mezzo/nn/module/cloning.h"
 #include "mezzo/ops/cast.h"
 
 namespace mezzo::nn {

@@ -3,7 +3,8 @@
 #include <optional>
 
 #include "mezzo/core/error.h"
-#include "mezzo/nn/module/convert.h"
+#include "mezzo/nn/module/cloning.h"
+#include "mezzo/nn/module/walk.h"
 #include "mezzo/nn/surgery/operation.h"
 
 namespace mezzo::nn::surgery {
@@ -139,19 +140,14 @@ namespace {
 template <class Wanted>
 NamedTensors parameters_of(const Module& top, const Wanted& wanted) {
   NamedTensors result;
-  std::vector<std::pair<const Module*, std::string>> waiting{{&top, ""}};
-  while (!waiting.empty()) {
-    const auto [module, prefix] = std::move(waiting.back());
-    waiting.pop_back();
-    for (const Param* slot : module->param_slots()) {
-      if (slot->defined()) result.emplace_back(prefix + slot->name(), slot->get());
+  nn::detail::walk(top, [&](const std::string& path, const Module& module) {
+    if (&module != &top && !wanted(module)) return false;
+    for (const Param* slot : module.param_slots()) {
+      if (slot->defined())
+        result.emplace_back(path.empty() ? slot->name() : path + "." + slot->name(), slot->get());
     }
-    const auto slots = module->child_slots();
-    for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
-      if ((*slot)->module() && wanted(*(*slot)->module()))
-        waiting.emplace_back((*slot)->module().get(), prefix + (*slot)->name() + ".");
-    }
-  }
+    return true;
+  });
   return result;
 }
 

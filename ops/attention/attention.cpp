@@ -5,12 +5,7 @@
 #include <array>
 
 #include "mezzo/ops/attention/common.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/random.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

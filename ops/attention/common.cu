@@ -6,13 +6,7 @@
 
 #include "mezzo/kernels/attention/attention_math.h"
 #include "mezzo/kernels/random/generate.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/random.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
-#include "mezzo/ops/softmax.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::ops {
 

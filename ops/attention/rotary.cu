@@ -2,11 +2,9 @@
 #include "mezzo/ops/rotary.h"
 
 #include "mezzo/kernels/recurrent/recurrent.h"
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -86,19 +86,29 @@ void check(std::string_view op, const Bell& bell) {
                    number_text(bell.mean) + ", " + number_text(bell.deviation), "check the arguments");
 }
 
-/// Overwrites x with samples. Validated before a counter is drawn, so that a refused call changes nothing.
+/// x, overwritten with samples. Validated before a counter is drawn, so that a refused call changes nothing.
 template <class Distribution>
-void sample_into(std::string_view op, const Tensor& x, const Distribution& distribution,
-                 Generator& generator) {
+const Tensor& sampled(std::string_view op, const Tensor& x, const Distribution& distribution,
+                      Generator& generator) {
   require_floating(op, x);
   check(op, distribution);
   const bool is_f64 = x.dtype() == DType::f64;
   const kernels::RandomWords words = draw(op, generator, x.numel(), is_f64 ? 2 : 1, x.device());
-  if (x.numel() == 0) return;
+  if (x.numel() == 0) return x;
   if (is_f64)
     kernels::generate<double>(x.device(), blocks_of<double>(distribution, x.dtype(), words), view_of(x));
   else
     kernels::generate<float>(x.device(), blocks_of<float>(distribution, x.dtype(), words), view_of(x));
+  return x;
+}
+
+/// The same of a tensor that the program has.
+template <class Distribution>
+const Tensor& overwrite_with_samples(std::string_view op, const Tensor& x, const Distribution& distribution,
+                                     Generator& generator) {
+  check_writable(op, x);
+  sampled(op, x, distribution, generator).impl().storage->bump_version();
+  return x;
 }
 
 /// 1 with a probability of threshold * 2^-32, else 0.
@@ -129,24 +139,15 @@ bool holds(DType dtype, std::int64_t low, std::int64_t high) {
 }  // namespace
 
 const Tensor& uniform_(const Tensor& x, double low, double high, Generator& generator) {
-  check_writable("uniform_", x);
-  sample_into("uniform_", x, Interval{low, high}, generator);
-  x.impl().storage->bump_version();
-  return x;
+  return overwrite_with_samples("uniform_", x, Interval{low, high}, generator);
 }
-
 const Tensor& normal_(const Tensor& x, double mean, double std, Generator& generator) {
-  check_writable("normal_", x);
-  sample_into("normal_", x, Bell{mean, std}, generator);
-  x.impl().storage->bump_version();
-  return x;
+  return overwrite_with_samples("normal_", x, Bell{mean, std}, generator);
 }
 
 Tensor uniform(double low, double high, const Shape& shape, const TensorOptions& options,
                Generator& generator) {
-  Tensor out = empty(shape, options);
-  sample_into("uniform", out, Interval{low, high}, generator);
-  return out;
+  return sampled("uniform", empty(shape, options), Interval{low, high}, generator);
 }
 Tensor rand(const Shape& shape, const TensorOptions& options, Generator& generator) {
   return uniform(0, 1, shape, options, generator);
@@ -154,9 +155,7 @@ Tensor rand(const Shape& shape, const TensorOptions& options, Generator& generat
 
 Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options,
               Generator& generator) {
-  Tensor out = empty(shape, options);
-  sample_into("normal", out, Bell{mean, std}, generator);
-  return out;
+  return sampled("normal", empty(shape, options), Bell{mean, std}, generator);
 }
 Tensor randn(const Shape& shape, const TensorOptions& options, Generator& generator) {
   return normal(0, 1, shape, options, generator);

@@ -1,10 +1,9 @@
 // Reading and writing along one dim: gather, index_select, index_add; scatter.cpp has the rest.
 #include "mezzo/ops/indexing.h"
 
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/indexing/common.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise/common.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 

@@ -2,13 +2,8 @@
 #include <string>
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/random.h"
-#include "mezzo/ops/selection.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

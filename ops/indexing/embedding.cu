@@ -5,15 +5,9 @@
 #include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/kernels/indexing/embedding.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/distance.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/indexing/common.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/shape/copy_into.h"
 
 namespace mezzo {

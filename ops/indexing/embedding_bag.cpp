@@ -6,14 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/embedding.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -2,10 +2,8 @@
 #include <vector>
 
 #include "mezzo/ops/detail/inplace.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/indexing/common.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -1,12 +1,7 @@
 // quantile and nanquantile: sorted elements, gathered on both sides of a rank.
 
 #include "mezzo/ops/detail/composed.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/selection.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -1,12 +1,8 @@
 // kthvalue and median: positions by argsort, values by gather, which gradients follow.
 #include <string>
 
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/selection.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -1,11 +1,8 @@
 // Writing along one dim where an index says, an index for each element: scatter, scatter_add, scatter_reduce.
 #include <limits>
 
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/indexing/common.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 
@@ -107,16 +104,9 @@ Scalar neutral(ScatterReduction reduce, DType compute) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   using Whole = std::numeric_limits<std::int64_t>;
   const bool real = is_floating(compute);
-  switch (reduce) {
-    case ScatterReduction::prod:
-      return 1;
-    case ScatterReduction::amax:
-      return real ? Scalar(-kInf) : Scalar(Whole::min());
-    case ScatterReduction::amin:
-      return real ? Scalar(kInf) : Scalar(Whole::max());
-    default:
-      return 0;
-  }
+  if (reduce == ScatterReduction::amax) return real ? Scalar(-kInf) : Scalar(Whole::min());
+  if (reduce == ScatterReduction::amin) return real ? Scalar(kInf) : Scalar(Whole::max());
+  return reduce == ScatterReduction::prod ? 1 : 0;
 }
 
 /// How many elements each place of a mean is made of, at least 1.

@@ -6,12 +6,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/ops/detail/composed.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -1,7 +1,6 @@
 // sort and topk: the order of the elements along a dim, and the elements in that order.
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/indexing/common.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

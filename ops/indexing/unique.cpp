@@ -4,14 +4,8 @@
 #include <string>
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/ops/cumulative.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/selection.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

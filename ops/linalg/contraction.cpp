@@ -4,13 +4,8 @@
 
 #include <map>
 
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/linalg/product.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::ops {
 

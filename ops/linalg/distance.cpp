@@ -5,10 +5,7 @@
 #include <vector>
 
 #include "mezzo/ops/detail/composed.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -3,10 +3,9 @@
 #include <string>
 
 #include "mezzo/autograd/decomposed.h"
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/linalg/contraction.h"
-#include "mezzo/ops/tensor_product.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -14,10 +14,7 @@
 #include "mezzo/kernels/quantize/quantize.h"
 #include "mezzo/ops/linalg/float8.h"
 #include "mezzo/ops/linalg/product.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -2,10 +2,7 @@
 #include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/linalg/float8.h"
 #include "mezzo/ops/linalg/product.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -4,8 +4,7 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/ops/linalg/float8.h"
 #include "mezzo/ops/linalg/product.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -3,11 +3,9 @@
 #include <limits>
 
 #include "mezzo/autograd/decomposed.h"
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/linalg/product.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

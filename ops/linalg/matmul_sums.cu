@@ -1,9 +1,7 @@
 // addmm, addmv, addr, baddbmm, addbmm: beta * x + alpha * product, rounded once.
 #include "mezzo/ops/linalg/float8.h"
 #include "mezzo/ops/linalg/product.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/shape/copy_into.h"
 
 namespace mezzo {

@@ -3,13 +3,11 @@
 
 #include "mezzo/autograd/decomposed.h"
 #include "mezzo/core/promotion.h"
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/linalg/contraction.h"
 #include "mezzo/ops/linalg/product.h"
-#include "mezzo/ops/matmul.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise/common.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 

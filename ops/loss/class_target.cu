@@ -4,8 +4,7 @@
 #include "mezzo/ops/loss/class_target.h"
 
 #include "mezzo/kernels/math/scalar_math.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::ops {
 

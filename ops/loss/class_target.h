@@ -2,7 +2,7 @@
 // kernels and plain compositions want.
 #pragma once
 
-#include "mezzo/kernels/softmax/class_loss.h"
+#include "mezzo/kernels/softmax/softmax.h"
 #include "mezzo/ops/loss/common.h"
 
 namespace mezzo::ops {

@@ -1,8 +1,7 @@
 // nll_loss and cross_entropy, and their gradients in one pass.
 
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/loss/class_target.h"
-#include "mezzo/ops/softmax.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -6,6 +6,7 @@
 
 #include "mezzo/kernels/reduce/reduce.h"
 #include "mezzo/ops/detail/composed.h"
+#include "mezzo/ops/factory.h"
 #include "mezzo/ops/loss.h"
 #include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
@@ -33,10 +34,20 @@ template <class A>
 }
 
 /// Throws ShapeError unless the target has x's shape.
-void require_same_shape(std::string_view op, const Tensor& x, const Tensor& target);
+inline void require_same_shape(std::string_view op, const Tensor& x, const Tensor& target) {
+  if (x.shape() == target.shape()) return;
+  throw ShapeError(op, "a target of the input's shape " + to_string(x.shape()), to_string(target.shape()),
+                   "reshape or expand one of them");
+}
 
 /// Throws ShapeError unless grad is what the reduction leaves of losses of `shape`.
-void require_loss_grad(std::string_view op, const Tensor& grad, Reduction reduction, const Shape& shape);
+inline void require_loss_grad(std::string_view op, const Tensor& grad, Reduction reduction,
+                              const Shape& shape) {
+  const Shape expected = reduction == Reduction::none ? shape : Shape{};
+  if (grad.shape() == expected) return;
+  throw ShapeError(op, "a grad of the loss's shape " + to_string(expected), to_string(grad.shape()),
+                   "pass the gradient of that loss");
+}
 
 /// The factor that the reduction puts on each element's gradient.
 [[nodiscard]] inline double reduction_scale(Reduction reduction, const Shape& shape) {
@@ -44,7 +55,9 @@ void require_loss_grad(std::string_view op, const Tensor& grad, Reduction reduct
 }
 
 /// `weight`, or 1 where it is undefined.
-[[nodiscard]] Tensor weight_or_one(const Tensor& weight, const Tensor& like);
+[[nodiscard]] inline Tensor weight_or_one(const Tensor& weight, const Tensor& like) {
+  return weight.defined() ? weight : ones({}, {.device = like.device()});
+}
 
 /// f over inputs expanded to `shape`, reduced; no temporary for mean and sum.
 template <std::size_t N, class F>

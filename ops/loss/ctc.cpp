@@ -5,11 +5,9 @@
 #include <vector>
 
 #include "mezzo/kernels/ctc/ctc.h"
-#include "mezzo/ops/cumulative.h"
-#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/indexing/common.h"
 #include "mezzo/ops/loss/common.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

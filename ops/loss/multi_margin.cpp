@@ -1,8 +1,6 @@
 // multi_margin_loss and multilabel_margin_loss: compositions over classes.
-#include "mezzo/ops/cumulative.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/loss/class_target.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -2,12 +2,8 @@
 // running statistics beside their result and change nothing; the public functions write them back.
 #include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/norm/common.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

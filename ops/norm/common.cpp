@@ -2,10 +2,7 @@
 #include "mezzo/ops/norm/common.h"
 
 #include "mezzo/autograd/grad_mode.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::ops {
 

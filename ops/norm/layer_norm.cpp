@@ -1,9 +1,6 @@
 // Descriptors of layer_norm, rms_norm and their backward ops.
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/norm/common.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

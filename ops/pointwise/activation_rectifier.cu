@@ -1,11 +1,9 @@
 // Activations of two or three pieces: leaky_relu, prelu, the hard ones, and the elu family.
 #include "mezzo/kernels/math/math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
-#include "mezzo/ops/activation.h"
 #include "mezzo/ops/detail/composed.h"
-#include "mezzo/ops/elementary.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise/activation_common.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 

@@ -2,10 +2,8 @@
 // slopes.
 #include "mezzo/kernels/math/math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
-#include "mezzo/ops/activation.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise/activation_common.h"
-#include "mezzo/ops/random.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 

@@ -2,8 +2,7 @@
 #include "mezzo/ops/pointwise.h"
 
 #include "mezzo/kernels/math/scalar_math.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise/common.h"
 
 namespace mezzo {

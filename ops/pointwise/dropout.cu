@@ -5,9 +5,8 @@
 
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise/common.h"
-#include "mezzo/ops/random.h"
 
 namespace mezzo {
 

@@ -2,8 +2,7 @@
 #include "mezzo/kernels/math/elementary_math.h"
 #include "mezzo/kernels/math/log_one_plus_exp.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise/common.h"
 
 namespace mezzo {

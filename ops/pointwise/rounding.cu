@@ -4,8 +4,7 @@
 
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/kernels/pointwise/cpu_quotient.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/elementary.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise/common.h"
 
 namespace mezzo {
@@ -202,16 +201,10 @@ struct NanToNumAttrs {
 
 /// The largest finite number of a floating dtype.
 double largest_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return 65504;
-    case DType::bf16:
-      return 0x1.fep+127;
-    case DType::f32:
-      return static_cast<double>(std::numeric_limits<float>::max());
-    default:
-      return std::numeric_limits<double>::max();
-  }
+  if (dtype == DType::f16) return 65504;
+  if (dtype == DType::bf16) return 0x1.fep+127;
+  return dtype == DType::f32 ? static_cast<double>(std::numeric_limits<float>::max())
+                             : std::numeric_limits<double>::max();
 }
 Outputs nan_to_num_forward(const ForwardArgs<NanToNumAttrs>& args) {
   const Tensor& x = args.in(0);

@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "mezzo/kernels/gemm/gemm.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::ops {
 

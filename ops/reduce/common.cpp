@@ -2,9 +2,7 @@
 // expanded over them. Equal extrema share their gradient evenly.
 #include "mezzo/ops/reduce/common.h"
 
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::ops {
 

@@ -2,11 +2,8 @@
 #include "mezzo/ops/cumulative.h"
 
 #include "mezzo/kernels/scan/scan.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/reduce/common.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 

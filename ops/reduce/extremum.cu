@@ -1,9 +1,6 @@
 // Largest and smallest elements, and where they stand.
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/reduce/common.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 
@@ -28,11 +25,9 @@ Gradients dims_vjp(const VjpArgs<DimAttrs>& args) {
   return {share_evenly(args.grad(), eq(args.in(0), reduced.with_dims(args.out())), reduced)};
 }
 
-Outputs amax_forward(const ForwardArgs<DimAttrs>& args) {
-  return extremum<false>("amax", args.in(0), args.attrs);
-}
-Outputs amin_forward(const ForwardArgs<DimAttrs>& args) {
-  return extremum<true>("amin", args.in(0), args.attrs);
+template <bool Least>
+Outputs extremum_dims_forward(const ForwardArgs<DimAttrs>& args) {
+  return extremum<Least>(Least ? "amin" : "amax", args.in(0), args.attrs);
 }
 
 std::vector<Sample<DimAttrs>> dims_samples() {
@@ -43,14 +38,15 @@ std::vector<Sample<DimAttrs>> dims_samples() {
 
 constexpr Saves kSaveBoth{1U, 1U};
 
-constexpr Op<DimAttrs> amax_op =
-    plain_op<DimAttrs>("amax", Category::passthrough, dims_samples, amax_forward, dims_vjp, kSaveBoth);
+template <bool Least>
+constexpr Op<DimAttrs> extremum_dims_op = plain_op<DimAttrs>(Least ? "amin" : "amax", Category::passthrough,
+                                                             dims_samples, extremum_dims_forward<Least>,
+                                                             dims_vjp, kSaveBoth);
 
-constexpr Op<DimAttrs> amin_op =
-    plain_op<DimAttrs>("amin", Category::passthrough, dims_samples, amin_forward, dims_vjp, kSaveBoth);
-
-Outputs max_all_forward(const ForwardArgs<NoAttrs>& args) { return extremum<false>("max", args.in(0), {}); }
-Outputs min_all_forward(const ForwardArgs<NoAttrs>& args) { return extremum<true>("min", args.in(0), {}); }
+template <bool Least>
+Outputs extremum_all_forward(const ForwardArgs<NoAttrs>& args) {
+  return extremum<Least>(Least ? "min" : "max", args.in(0), {});
+}
 /// Other than amax, as in PyTorch: where the extremum is NaN, the NaNs share the gradient.
 Gradients all_vjp(const VjpArgs<NoAttrs>& args) {
   const Reduced reduced("max", args.in_shape(0), {});
@@ -60,11 +56,10 @@ Gradients all_vjp(const VjpArgs<NoAttrs>& args) {
 }
 std::vector<Sample<NoAttrs>> all_samples() { return {{{distinct({3, 5})}}, {{distinct({})}}}; }
 
-constexpr Op<NoAttrs> max_all_op =
-    plain_op("max_all", Category::passthrough, all_samples, max_all_forward, all_vjp, kSaveBoth);
-
-constexpr Op<NoAttrs> min_all_op =
-    plain_op("min_all", Category::passthrough, all_samples, min_all_forward, all_vjp, kSaveBoth);
+template <bool Least>
+constexpr Op<NoAttrs> extremum_all_op = plain_op(Least ? "min_all" : "max_all", Category::passthrough,
+                                                 all_samples, extremum_all_forward<Least>, all_vjp,
+                                                 kSaveBoth);
 
 // --- max_dim, min_dim
 
@@ -101,11 +96,11 @@ std::vector<Sample<OneDimAttrs>> one_dim_samples() {
       {{distinct({3, 5, 2})}, {1, false}}, {{distinct({3, 5, 2})}, {-1, true}}, {{distinct({})}, {0, false}}};
 }
 
-constexpr Op<OneDimAttrs> max_dim_op = plain_op<OneDimAttrs>(
-    "max_dim", Category::passthrough, one_dim_samples, one_dim_forward<false>, one_dim_vjp, save_outputs(1));
-
-constexpr Op<OneDimAttrs> min_dim_op = plain_op<OneDimAttrs>(
-    "min_dim", Category::passthrough, one_dim_samples, one_dim_forward<true>, one_dim_vjp, save_outputs(1));
+template <bool Least>
+constexpr Op<OneDimAttrs> extremum_dim_op = plain_op<OneDimAttrs>(Least ? "min_dim" : "max_dim",
+                                                                  Category::passthrough, one_dim_samples,
+                                                                  one_dim_forward<Least>, one_dim_vjp,
+                                                                  save_outputs(1));
 
 // --- argmax, argmin
 
@@ -131,42 +126,41 @@ std::vector<Sample<ArgAttrs>> arg_samples() {
       {{distinct({3, 5, 2})}, {}}, {{distinct({3, 5, 2})}, {-2, true}}, {{distinct({7, 33})}, {1, false}}};
 }
 
-constexpr Op<ArgAttrs> argmax_op =
-    plain_op<ArgAttrs>("argmax", Category::passthrough, arg_samples, arg_forward<false>,
-                       NotDifferentiable{"the result is an index"});
-
-constexpr Op<ArgAttrs> argmin_op =
-    plain_op<ArgAttrs>("argmin", Category::passthrough, arg_samples, arg_forward<true>,
-                       NotDifferentiable{"the result is an index"});
+template <bool Least>
+constexpr Op<ArgAttrs> arg_extremum_op = plain_op<ArgAttrs>(Least ? "argmin" : "argmax",
+                                                            Category::passthrough, arg_samples,
+                                                            arg_forward<Least>,
+                                                            NotDifferentiable{"the result is an index"});
 
 ValuesIndices pair(Outputs outputs) { return {std::move(outputs[0]), std::move(outputs[1])}; }
 
-const Registered extremum_registered{amax_op,    amin_op,    max_all_op, min_all_op,
-                                     max_dim_op, min_dim_op, argmax_op,  argmin_op};
+const Registered extremum_registered{extremum_dims_op<false>, extremum_dims_op<true>, extremum_all_op<false>,
+                                     extremum_all_op<true>,   extremum_dim_op<false>, extremum_dim_op<true>,
+                                     arg_extremum_op<false>,  arg_extremum_op<true>};
 
 }  // namespace
 
 Tensor amax(const Tensor& x, const ReducedDims& dim, bool keepdim) {
-  return bind(amax_op, {x}, DimAttrs{dim, keepdim});
+  return bind(extremum_dims_op<false>, {x}, DimAttrs{dim, keepdim});
 }
 Tensor amin(const Tensor& x, const ReducedDims& dim, bool keepdim) {
-  return bind(amin_op, {x}, DimAttrs{dim, keepdim});
+  return bind(extremum_dims_op<true>, {x}, DimAttrs{dim, keepdim});
 }
-Tensor max(const Tensor& x) { return bind(max_all_op, {x}); }
-Tensor min(const Tensor& x) { return bind(min_all_op, {x}); }
+Tensor max(const Tensor& x) { return bind(extremum_all_op<false>, {x}); }
+Tensor min(const Tensor& x) { return bind(extremum_all_op<true>, {x}); }
 Tensor max(const Tensor& a, const Tensor& b) { return maximum(a, b); }
 Tensor min(const Tensor& a, const Tensor& b) { return minimum(a, b); }
 ValuesIndices max(const Tensor& x, std::int64_t dim, bool keepdim) {
-  return pair(bind(max_dim_op, {x}, OneDimAttrs{dim, keepdim}));
+  return pair(bind(extremum_dim_op<false>, {x}, OneDimAttrs{dim, keepdim}));
 }
 ValuesIndices min(const Tensor& x, std::int64_t dim, bool keepdim) {
-  return pair(bind(min_dim_op, {x}, OneDimAttrs{dim, keepdim}));
+  return pair(bind(extremum_dim_op<true>, {x}, OneDimAttrs{dim, keepdim}));
 }
 Tensor argmax(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim) {
-  return bind(argmax_op, {x}, ArgAttrs{dim, keepdim});
+  return bind(arg_extremum_op<false>, {x}, ArgAttrs{dim, keepdim});
 }
 Tensor argmin(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim) {
-  return bind(argmin_op, {x}, ArgAttrs{dim, keepdim});
+  return bind(arg_extremum_op<true>, {x}, ArgAttrs{dim, keepdim});
 }
 
 }  // namespace mezzo

@@ -3,11 +3,8 @@
 
 #include <algorithm>
 
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/reduce/common.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 

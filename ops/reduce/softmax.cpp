@@ -2,11 +2,9 @@
 #include "mezzo/ops/softmax.h"
 
 #include "mezzo/kernels/softmax/softmax.h"
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -2,11 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/reduce/common.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 

@@ -1,9 +1,7 @@
 // Joining tensors into a new one: cat, stack, repeat.
 #include <algorithm>
 
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/shape/copy_into.h"
 
 namespace mezzo {

@@ -1,10 +1,6 @@
 // pad: a border around the last dims, constant or continued from the inside.
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/pointwise/common.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/shape.h"
 #include "mezzo/ops/shape/copy_into.h"
 
 namespace mezzo {

@@ -3,13 +3,9 @@
 
 #include <algorithm>
 
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/indexing/common.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/shape/copy_into.h"
 
 namespace mezzo {

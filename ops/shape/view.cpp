@@ -1,10 +1,8 @@
 // Views: ops whose result shows the same storage with another shape and other strides.
 #include <numeric>
 
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -1,9 +1,7 @@
 // Views of diagonals and of windows, and the ops that take their gradients back.
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/shape/copy_into.h"
 
 namespace mezzo {

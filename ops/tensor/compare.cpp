@@ -6,10 +6,8 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/promotion.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/reduction.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -6,12 +6,9 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
-#include "mezzo/ops/cast.h"
 #include "mezzo/ops/detail/inplace.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 
@@ -27,15 +24,9 @@ struct Place {
 
 /// How many dims of the tensor an index stands for.
 std::int64_t dims_of(const Index& index) {
-  switch (index.kind()) {
-    case Index::Kind::none:
-    case Index::Kind::ellipsis:
-      return 0;
-    case Index::Kind::tensor:
-      return index.tensor().dtype() == DType::boolean ? index.tensor().dim() : 1;
-    default:
-      return 1;
-  }
+  if (index.kind() == Index::Kind::none || index.kind() == Index::Kind::ellipsis) return 0;
+  const bool is_mask = index.kind() == Index::Kind::tensor && index.tensor().dtype() == DType::boolean;
+  return is_mask ? index.tensor().dim() : 1;
 }
 
 /// The dims that an Ellipsis stands for.

@@ -3,13 +3,8 @@
 #include "mezzo/ops/detail/inplace.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
-#include "mezzo/ops/activation.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/random.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -1,7 +1,6 @@
 // conv_tbc: conv1d of tensors with time first, and channels last.
-#include "mezzo/ops/convolution.h"
 #include "mezzo/ops/detail/composed.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo {
 

@@ -2,10 +2,8 @@
 // padded image, and the sums of such blocks.
 #include "mezzo/ops/fold.h"
 
-#include "mezzo/kernels/pool/columns.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/rearrange.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/kernels/pool/pool.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/vision/pooling_common.h"
 
 namespace mezzo {

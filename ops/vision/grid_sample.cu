@@ -3,7 +3,6 @@
 
 #include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/factory.h"
-#include "mezzo/ops/vision/grid_sample_common.h"
 #include "mezzo/ops/vision/sampling_common.h"
 
 namespace mezzo {

@@ -1,13 +1,7 @@
 // grid_sample and its gradients in public ops: the oracle of the kernels, and what higher derivatives
 // differentiate. Coordinates are [N, places] per axis, values [N, C, places].
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
-#include "mezzo/ops/vision/grid_sample_common.h"
+#include "mezzo/ops/ops.h"
+#include "mezzo/ops/vision/sampling_common.h"
 
 namespace mezzo::ops {
 

@@ -3,13 +3,7 @@
 #include <algorithm>
 
 #include "mezzo/ops/detail/composed.h"
-#include "mezzo/ops/elementary.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/matmul.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/sampling.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/vision/sampling_common.h"
 
 namespace mezzo {

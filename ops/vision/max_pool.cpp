@@ -1,7 +1,5 @@
 // Descriptors of (adaptive_)max_pool1d to 3d, and of their gradient. All save the indices only.
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/indexing.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/vision/pooling_common.h"
 
 namespace mezzo {

@@ -1,8 +1,7 @@
 // max_unpool1d to 3d: compositions of a scatter into each image.
 #include "mezzo/ops/detail/composed.h"
-#include "mezzo/ops/indexing.h"
 #include "mezzo/ops/indexing/common.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/ops/vision/pooling_common.h"
 
 namespace mezzo {

@@ -1,6 +1,8 @@
-// Shared by interpolate and grid_sample: checks of images, and images as the kernels take them.
+// Shared by interpolate and grid_sample: checks of images, images as the kernels take them, and compositions
+// in public ops.
 #pragma once
 
+#include "mezzo/autograd/op.h"
 #include "mezzo/ops/sampling.h"
 #include "mezzo/ops/shape/copy_into.h"
 
@@ -25,5 +27,14 @@ inline void require_places(std::string_view op, const Shape& shape) {
 /// result (interpolate_antialias.cpp).
 [[nodiscard]] Tensor interpolate_antialiased(const Tensor& x, const Dims& size, const ScaleFactors& scales,
                                              InterpolateMode mode);
+
+/// grid_sample in public ops, for x and grid of one dtype in which all of it is computed.
+[[nodiscard]] Tensor composed_grid_sample(const Tensor& x, const Tensor& grid,
+                                          const GridSampleOptions& options);
+
+/// The gradients of x and of grid that are asked for, in this order, given the result's gradient.
+[[nodiscard]] Outputs composed_grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
+                                                    const GridSampleOptions& options, bool of_input,
+                                                    bool of_grid);
 
 }  // namespace mezzo::ops

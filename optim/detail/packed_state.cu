@@ -3,10 +3,8 @@
 
 #include "mezzo/kernels/optim/moments_8bit.h"
 #include "mezzo/kernels/optim/update.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/ops/forward.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 
 namespace mezzo::optim {
 

@@ -7,7 +7,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
-#include "mezzo/kernels/optim/schedule_math.h"
+#include "mezzo/kernels/optim/schedule.h"
 
 namespace mezzo::optim {
 

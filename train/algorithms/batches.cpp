@@ -5,10 +5,7 @@
 
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/embedding.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/rearrange.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/train/algorithms.h"
 #include "mezzo/train/functions.h"
 

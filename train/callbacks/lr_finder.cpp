@@ -41,7 +41,7 @@ class Snapshot {
 
  private:
   nn::Module& model_;
-  detail::ModuleModes modes_;
+  nn::ModuleModes modes_;
   Parts parts_;
   std::vector<PartState> states_;
   std::vector<std::pair<Tensor, bool>> needs_grad_;

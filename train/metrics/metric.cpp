@@ -1,22 +1,18 @@
 // The state of all metrics: made on the device of the first update, added to in place.
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/inference_mode.h"
-#include "mezzo/ops/cast.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/train/metrics.h"
 
 namespace mezzo::train {
 
 namespace {
 
-/// Ops as metrics want them: no history, no autocast, and tensors that outlive an InferenceMode.
-struct PlainOps {
-  mezzo::detail::GradModeFrame no_grad{false};
+/// Ops as metrics want them: plain, and of tensors that outlive an InferenceMode.
+struct MetricOps {
+  PlainOps plain;
   mezzo::detail::InferenceFrame normal{mezzo::detail::Inference::off};
-  NoInputHook no_autocast;
 };
 
 }  // namespace
@@ -37,13 +33,13 @@ void Metric::settle(Device device) {
 }
 
 void Metric::count_on(const Tensor& input, const mezzo::detail::Function<void()>& add) {
-  const PlainOps plain;
+  const MetricOps plain;
   settle(input.device());
   add();
 }
 
 Tensor Metric::compute() const {
-  const PlainOps plain;
+  const MetricOps plain;
   return result(sums_.empty() ? empty_state(Device::cpu()) : sums_);
 }
 
@@ -61,7 +57,7 @@ double Metric::value() const {
 }
 
 void Metric::reset() {
-  const PlainOps plain;
+  const MetricOps plain;
   for (const Tensor& sum : sums_) sum.zero_();
 }
 
@@ -71,7 +67,7 @@ void Metric::merge(const Metric& other) {
                      other.name_ + other.signature_, "merge metrics that were made alike");
   }
   if (other.sums_.empty()) return;
-  const PlainOps plain;
+  const MetricOps plain;
   if (sums_.empty()) settle(other.sums_.front().device());
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     sums_[i].add_(other.sums_[i].to(sums_[i].device()));

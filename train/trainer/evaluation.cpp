@@ -149,7 +149,7 @@ void TrainerCore::over_batches(const AnyLoader& loader, const std::array<Event, 
   run.share_buffers(state_.model);
   try {
     event(events[0]);
-    const detail::ModuleModes modes(state_.model);
+    const nn::ModuleModes modes(state_.model);
     state_.model.eval();
     const auto epoch = side_epoch(loader, run);
     const NoGrad no_grad;
@@ -239,7 +239,7 @@ EvalResults evaluate(const ModelRef& model, const AnyLoader& loader, const std::
   call.check("evaluate", type);
   for (const EvalMetric& metric : metrics)
     detail::check_batch("evaluate", metric.name(), metric.update().batch, type);
-  const detail::ModuleModes modes(*model.module());
+  const nn::ModuleModes modes(*model.module());
   model.module()->eval();
   ParallelRun alone;
   const auto epoch = side_epoch(loader, alone);
@@ -265,7 +265,7 @@ void update_bn(const ModelRef& model, const AnyLoader& loader, const UpdateBNOpt
     if (auto* const norm = detail::batch_norm(*module)) norms.emplace_back(norm, norm->momentum());
   }
   if (norms.empty()) return;
-  const detail::ModuleModes modes(*model.module());
+  const nn::ModuleModes modes(*model.module());
   const detail::AtEnd restore([&] {
     for (const auto& [norm, momentum] : norms) norm->set_momentum(momentum);
   });

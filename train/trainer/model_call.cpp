@@ -93,12 +93,4 @@ nn::RunningNorm* batch_norm(nn::Module& module) {
   return norm != nullptr && norm->running_mean.defined() ? norm : nullptr;
 }
 
-ModuleModes::ModuleModes(nn::Module& model) {
-  for (const auto& [path, module] : model.named_modules()) modes_.emplace_back(module, module->is_training());
-}
-
-void ModuleModes::restore() const {
-  for (const auto& [module, mode] : modes_) module->train(mode);
-}
-
 }  // namespace mezzo::train::detail

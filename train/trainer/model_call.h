@@ -8,6 +8,7 @@
 #include "mezzo/amp/precision.h"
 #include "mezzo/amp/summary.h"
 #include "mezzo/core/error.h"
+#include "mezzo/nn/module/evaluation.h"
 #include "mezzo/nn/norm.h"
 #include "mezzo/train/functions.h"
 
@@ -63,17 +64,6 @@ class AtEnd : mezzo::detail::NoCopy {
 
  private:
   F f_;
-};
-
-/// The modes of a module and all below it, which come back at its end.
-class ModuleModes : mezzo::detail::NoCopy {
- public:
-  explicit ModuleModes(nn::Module& model);
-  ~ModuleModes() { restore(); }
-  void restore() const;
-
- private:
-  std::vector<std::pair<nn::Module*, bool>> modes_;  ///< a module before those below it
 };
 
 }  // namespace mezzo::train::detail

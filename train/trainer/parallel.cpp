@@ -14,11 +14,7 @@
 #include "mezzo/dist/init.h"
 #include "mezzo/dist/sharded_optimizer.h"
 #include "mezzo/dist/sync_batch_norm.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/reduction.h"
-#include "mezzo/ops/shape.h"
-#include "mezzo/ops/tensor_index.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/optim/clip.h"
 #include "mezzo/train/trainer/model_call.h"
 
@@ -276,8 +272,7 @@ Tensor ParallelRun::sum_of_losses(const std::vector<Tensor>& losses, Device devi
 
 Tensor ParallelRun::sum_of_parts(const std::vector<Tensor>& numbers, Device device) const {
   if (is_alone()) return numbers.front();
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   // Numbers on the host travel where small numbers do.
   const Device way = device.is_cpu() ? number_device() : device;
   std::vector<Tensor> wide;
@@ -314,8 +309,7 @@ std::string ParallelRun::of_first(const std::string& text) const {
 }
 
 bool ParallelRun::add_up(const Metric& metric, const std::vector<std::vector<Tensor>>& parts) const {
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const std::vector<Tensor>& own = metric.state();
   if (largest(own.empty() ? 0 : 1) == 0) return true;
   const Device device =

@@ -6,9 +6,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/core/random.h"
-#include "mezzo/ops/factory.h"
-#include "mezzo/ops/pointwise.h"
-#include "mezzo/ops/shape.h"
+#include "mezzo/ops/ops.h"
 #include "mezzo/train/trainer/core.h"
 
 namespace mezzo::train {
@@ -157,8 +155,7 @@ void TrainerCore::weigh(std::vector<Piece>& pieces, const StepBatches& step) con
       piece.share = static_cast<double>(piece.samples) / static_cast<double>(step.samples);
     return;
   }
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   std::vector<Tensor> weights, sums(static_cast<std::size_t>(parallel_.own_part_count()));
   for (const Piece& piece : pieces) {
     weights.push_back(call_.weight(piece.batch));
