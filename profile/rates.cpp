@@ -36,11 +36,15 @@ double seconds_of(Device device, const F& run) {
   return best;
 }
 
+/// Of a product that is so large that it takes a while.
 double product_rate(Device device, DType dtype) {
-  const std::int64_t n = device.is_cpu() ? 768 : 4096;
-  const Tensor a = full({n, n}, 0.5, {.dtype = dtype, .device = device});
-  return 2.0 * std::pow(static_cast<double>(n), 3) /
-         seconds_of(device, [&] { static_cast<void>(matmul(a, a)); });
+  constexpr double kWhile = 3e-3;
+  constexpr std::int64_t kLargest = 8192;
+  for (std::int64_t n = 256;; n *= 2) {
+    const Tensor a = full({n, n}, 0.5, {.dtype = dtype, .device = device});
+    const double seconds = seconds_of(device, [&] { static_cast<void>(matmul(a, a)); });
+    if (seconds > kWhile || n == kLargest) return 2.0 * std::pow(static_cast<double>(n), 3) / seconds;
+  }
 }
 
 double copy_rate(Device device) {
