@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "cuda/device_fixture.h"
 #include "mezzo/mezzo.h"
@@ -107,15 +108,14 @@ TEST_F(CudaProfiler, HasATrackForTheDevice) {
 
 TEST_F(CudaProfiler, SeesTheOpsOfACapturedStepInOneEagerStep) {
   Training plain, watched;
-  amp::CapturedStep expected(
-      Device::cuda(), [&] { return plain.step(); }, 2);
+  std::vector<double> losses;
+  for (int i = 0; i < 8; ++i) losses.push_back(plain.step().item());
   amp::CapturedStep captured(
       Device::cuda(), [&] { return watched.step(); }, 2);
   profile::Profiler profiler({.model = watched.net, .warmup = 4, .steps = 3, .rates = false});
-  for (int i = 0; i < 8; ++i) {
-    const double loss = expected().item();
+  for (const double loss : losses) {
     const auto step = profiler.step();
-    EXPECT_EQ(captured().item(), loss) << "step " << i;
+    EXPECT_EQ(captured().item(), loss);
   }
   const profile::Report report = profiler.report();
   EXPECT_EQ(report.replays, 2);
@@ -125,7 +125,7 @@ TEST_F(CudaProfiler, SeesTheOpsOfACapturedStepInOneEagerStep) {
   EXPECT_EQ(find(report, "linear", "forward")->calls, 2);
   ASSERT_EQ(report.waits.size(), 1U);
   EXPECT_EQ(report.waits[0].call, "item");
-  EXPECT_EQ(report.waits[0].calls, 6) << "also those of the other training, in the loop";
+  EXPECT_EQ(report.waits[0].calls, 3);
 }
 
 TEST_F(CudaProfiler, NamesWaitsForTheDevice) {
