@@ -13,7 +13,6 @@
 #include "mezzo/dist/detail/launch.h"
 #include "mezzo/optim/sgd.h"
 #include "mezzo/train/algorithms.h"
-#include "mezzo/train/trainer/profiling.h"
 
 namespace mezzo::train {
 
@@ -144,10 +143,7 @@ void TrainerCore::list_callbacks() {
     for (const AnyCallback& any : *list) list_one(any.callback().get());
   }
   if (options_.profile.steps != 0) {
-    const std::string& folder =
-        options_.profile.folder.empty() ? options_.save.folder : options_.profile.folder;
-    profiling_ =
-        std::make_unique<Profiling>(options_.profile, folder.empty() ? "." : folder, parallel_.is_first());
+    profiling_ = make_profiling();
     list_one(profiling_.get());
   }
   for (Event inner = Event::before_train_batch; inner <= Event::after_train_batch;

@@ -78,6 +78,7 @@ class TrainerCore {
   void share_model();
   void make_schedule();
   void list_callbacks();
+  [[nodiscard]] std::unique_ptr<Callback> make_profiling() const;  // profiling.cpp
   void make_logger();
   /// Batches at the end of the training, by what is known; 0: nobody knows.
   [[nodiscard]] std::int64_t total_batches() const;
