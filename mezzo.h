@@ -82,4 +82,5 @@
 #include "mezzo/optim/rmsprop.h"
 #include "mezzo/optim/sam.h"
 #include "mezzo/optim/sgd.h"
+#include "mezzo/profile/advise.h"
 #include "mezzo/profile/profiler.h"

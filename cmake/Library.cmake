@@ -143,8 +143,8 @@ foreach(part IN ITEMS mezzo_sample mezzo)
     mezzo_join_folders(${part}_objects "${plain}" amp autograd core core/cuda core/memory core/text data data/detail
       data/image data/text data/text/detail dist dist/detail dist/mpi dist/nccl io io/detail io/detail/torch nn/layers
       nn/module nn/summary nn/surgery onnx ops/indexing ops/linalg ops/loss ops/reduce ops/shape ops/tensor ops/vision
-      optim optim/lbfgs optim/schedules profile train train/algorithms train/callbacks train/logging train/metrics
-      train/trainer)
+      optim optim/lbfgs optim/schedules profile profile/advise train train/algorithms train/callbacks train/logging
+      train/metrics train/trainer)
   endif()
 endforeach()
 # They name their parts as average_pool does.

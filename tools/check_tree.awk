@@ -13,7 +13,7 @@ BEGIN {
   may["dist"] = "nn optim io " below
   may["amp"] = "nn optim " below
   may["onnx"] = "amp nn io " below
-  may["profile"] = "nn io " below
+  may["profile"] = "amp nn optim data io " below
   may["train"] = "profile amp nn optim data io dist " below
   max_file = 500
 }

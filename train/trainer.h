@@ -16,6 +16,7 @@
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/dist/data_parallel_options.h"
 #include "mezzo/optim/schedule.h"
+#include "mezzo/profile/advise.h"
 #include "mezzo/train/callback.h"
 #include "mezzo/train/checkpoint_manager.h"
 #include "mezzo/train/functions.h"
@@ -189,6 +190,15 @@ class Trainer : mezzo::detail::NoCopy {
   EvalResults eval(const AnyLoader& loader);
   /// The model's outputs for all batches of a loader, on its device, likewise.
   std::vector<Tensor> predict(const AnyLoader& loader);
+
+  /// Why mixed precision is not faster here (amp::advise): of the first batch of the train_loader's epoch 0,
+  /// with the trainer's model, loss, optimizer, clipping and precision (of fp32, bf16 on a CPU and f16 on
+  /// CUDA; `dtype` of the options counts before both), without algorithms, callbacks, schedule, microbatches
+  /// and capture. Other models and batches are tried on clones, where the model can be cloned and takes one
+  /// tensor. Afterwards parameters, gradients, buffers, optimizer, generator and loader are as before, bit
+  /// for bit; loaders other than data::DataLoader begin their epoch anew. Throws: ValueError without a
+  /// train_loader or a batch, and for a training in several processes; as amp::advise.
+  [[nodiscard]] amp::Advisory advise(const amp::AdviseOptions& options = {});
 
   [[nodiscard]] State& state() noexcept;
   [[nodiscard]] const State& state() const noexcept;

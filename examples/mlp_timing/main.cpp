@@ -27,6 +27,7 @@ struct Options {
   std::optional<std::int64_t> in_size, out_size, layers, batch_size, num_batches, epochs, growth_interval;
   std::optional<double> lr, init_scale;
   std::optional<std::uint64_t> seed;
+  bool advise = false;
 };
 
 std::string keys(const std::vector<Mode>& modes) {
@@ -53,6 +54,8 @@ void add_options(CLI::App& app, Options& o) {
   app.add_option("--modes", o.modes, keys(all_modes()) + "; all that the device has unless given")
       ->delimiter(',');
   app.add_option("--json", o.json, "also write the results to this file");
+  app.add_flag("--advise", o.advise,
+               "say why mixed precision is not faster in place of timing it (amp::advise)");
 }
 
 Workload workload_of(const Options& o) {
@@ -121,8 +124,37 @@ void check_json_path(const std::string& path) {
                           "make the folder first");
 }
 
+/// Becomes the program beside this one, which has all of the library. Its dtype is that of the first mode
+/// which names one.
+[[noreturn]] void advise(const Workload& workload, const Options& options) {
+  const std::string program =
+      (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "mlp_advise").string();
+  std::string sizes;
+  for (const std::int64_t size : workload.sizes) sizes += (sizes.empty() ? "" : ",") + std::to_string(size);
+  std::vector<std::string> arguments{program,
+                                     "--sizes",
+                                     sizes,
+                                     "--batch-size",
+                                     std::to_string(workload.batch_size),
+                                     "--device",
+                                     mezzo::to_string(workload.device)};
+  for (const std::string& key : options.modes) {
+    const std::string dtype = key.substr(0, key.find('-'));
+    if (dtype != "f16" && dtype != "bf16") continue;
+    arguments.insert(arguments.end(), {"--dtype", dtype});
+    break;
+  }
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  execv(program.c_str(), pointers.data());
+  throw mezzo::ValueError("mlp_timing", "the program mlp_advise beside this one for --advise", "none",
+                          "build it: cmake --build <folder> --target mlp_advise");
+}
+
 void run_all(const Options& options) {
   const Workload workload = workload_of(options);
+  if (options.advise) advise(workload, options);
   const std::vector<Mode> modes = modes_of(options, workload.device);
   check(workload, modes.size());
   check_json_path(options.json);

@@ -57,6 +57,16 @@ class MlpTiming : public ::testing::Test {
   Ran ran_;
 };
 
+TEST_F(MlpTiming, Advises) {
+  if (!std::filesystem::exists(program_.parent_path() / "mlp_advise"))
+    GTEST_SKIP() << "mlp_advise was not built";
+  ran_ = run(
+      "--advise --device cpu --modes f32,bf16-scaler --batch-size 4 --in-size 509 --out-size 8 --layers 2");
+  EXPECT_EQ(ran_.status, 0) << ran_.text;
+  expect_said("A step in bf16 on cpu takes ");
+  expect_said("in_features 509 as 512");
+}
+
 TEST_F(MlpTiming, OnTheCpu) {
   const nlohmann::json report = this->report("--device cpu");
   EXPECT_EQ(keys(report),

@@ -1,6 +1,6 @@
 // TrainerCore: the parts of a training and the loops over them. Construction and checks stand in core.cpp and
 // checks.cpp, the loop in fit.cpp, one step in step.cpp and, over several processes, in parallel_step.cpp,
-// evaluation and prediction in evaluation.cpp, checkpoints in saving.cpp.
+// evaluation and prediction in evaluation.cpp, advice in advising.cpp, checkpoints in saving.cpp.
 #pragma once
 
 #include <array>
@@ -35,6 +35,7 @@ class TrainerCore {
   FitEnd fit(const Time& end, bool anew);
   EvalResults evaluate(const AnyLoader& loader);
   std::vector<Tensor> predict(const AnyLoader& loader);
+  amp::Advisory advise(const amp::AdviseOptions& options);
   void save(const std::string& path);
   void load(const std::string& path);
 
@@ -166,6 +167,13 @@ class TrainerCore {
   template <class F, class G>
   void over_batches(const AnyLoader& loader, const std::array<Event, 6>& events, ParallelRun& run, const F& f,
                     const G& finish);
+  /// The first batch of the train_loader's epoch 0, with tensors of its own.
+  [[nodiscard]] AnyBatch first_batch();
+
+  // advising.cpp
+  /// What clones of the model are tried with; without `clone` where there can be none, and why.
+  [[nodiscard]] amp::detail::AdvisedModel advised_model(const detail::ModelCall& call, const AnyBatch& batch,
+                                                        std::string& why_not) const;
 
   TrainerOptions options_;
   State state_;

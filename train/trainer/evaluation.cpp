@@ -283,4 +283,17 @@ void update_bn(const ModelRef& model, const AnyLoader& loader, const UpdateBNOpt
   require_batches("update_bn", batches);
 }
 
+AnyBatch TrainerCore::first_batch() {
+  const auto place = side_epoch(options_.train_loader, parallel_);
+  is_epoch_open_ = false;
+  const auto [batch, whole] = parallel_.next(*options_.train_loader);
+  if (!batch.defined())
+    throw ValueError("Trainer::advise", "a train_loader with at least one batch", "none", "give it samples");
+  AnyBatch own = batch.copy();
+  own.visit([](Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.clone();
+  });
+  return own.to(state_.device);
+}
+
 }  // namespace mezzo::train

@@ -43,6 +43,7 @@ FitEnd Trainer::fit(const Time& duration) {
 EvalResults Trainer::eval() { return core_->evaluate(core_->options().eval_loader); }
 EvalResults Trainer::eval(const AnyLoader& loader) { return core_->evaluate(loader); }
 std::vector<Tensor> Trainer::predict(const AnyLoader& loader) { return core_->predict(loader); }
+amp::Advisory Trainer::advise(const amp::AdviseOptions& options) { return core_->advise(options); }
 
 State& Trainer::state() noexcept { return core_->state(); }
 const State& Trainer::state() const noexcept { return core_->state(); }
