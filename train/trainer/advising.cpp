@@ -38,7 +38,7 @@ class TrainingState : mezzo::detail::NoCopy {
   }
 
  private:
-  detail::ModuleModes modes_;
+  nn::ModuleModes modes_;
   optim::Optimizer* optimizer_;
   GeneratorState random_;
   std::vector<std::pair<Tensor, Tensor>> tensors_, gradients_;
