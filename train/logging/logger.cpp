@@ -128,7 +128,7 @@ Tensor grid_of(const Tensor& batch) {
   if (batch.size(0) == 1) return select(batch, 0, 0);
   const std::int64_t images = batch.size(0), columns = std::min(images, kMostColumns);
   const std::int64_t height = batch.size(2) + kLine, width = batch.size(3) + kLine;
-  const Tensor grid =
+  Tensor grid =
       zeros({batch.size(1), (images + columns - 1) / columns * height + kLine, columns * width + kLine},
             {.dtype = batch.dtype(), .device = batch.device()});
   for (std::int64_t i = 0; i < images; ++i) {
