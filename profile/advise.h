@@ -36,6 +36,7 @@ enum class AdviceKind : std::uint8_t {
   loader,         ///< the step waits for its data
   program,        ///< time in the program's own code, outside of ops
   host_reads,     ///< values are read back to the host
+  optimizer,      ///< it updates by ops, parameter by parameter
   small_ops,      ///< ops so short that calling them is what takes the time
   batch,          ///< a larger batch from which on autocast pays
   bound,          ///< most of the time is in ops that stay in f32 (Amdahl)

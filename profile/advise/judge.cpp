@@ -164,6 +164,17 @@ class Judge {
       add_share(AdviceKind::program, share(other),
                 "the program's own code, outside of ops: " + of_step(other) +
                     "; autocast changes nothing about it");
+    double by_ops = 0;
+    std::int64_t calls = 0;
+    for (const profile::OpRow& row : m_.autocast.ops) {
+      if (row.phase != "step" || !is_op(row)) continue;
+      by_ops += row.seconds;
+      calls += row.calls;
+    }
+    if (without(share(by_ops)) >= kGain)
+      add_share(AdviceKind::optimizer, share(by_ops),
+                "the optimizer calls " + counted(calls / steps(), "op") + " of its own in a step, " +
+                    of_step(by_ops) + "; optim::AdamW and its kin update all parameters in one pass");
     double waits = 0;
     std::string places;
     for (std::size_t i = 0; i < m_.autocast.waits.size(); ++i) {

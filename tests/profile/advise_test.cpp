@@ -92,6 +92,13 @@ TEST(AdviseJudge, NamesTheCauseFirst) {
   EXPECT_EQ(first(reads), AdviceKind::host_reads);
   EXPECT_NE(judge(reads).advice[0].text.find("item in the step 1.0 times"), std::string::npos);
 
+  Measurements muon = plain();
+  profile::OpRow update = op("mul", "f32", 3, 50);
+  update.phase = "step";
+  muon.autocast.ops.push_back(update);
+  EXPECT_EQ(first(muon), AdviceKind::optimizer);
+  EXPECT_NE(judge(muon).advice[0].text.find(" ops of its own in a step"), std::string::npos);
+
   Measurements elementwise = plain();
   elementwise.f32 = report({op("linear", "f32", 2, 20, 1000), op("exp", "f32", 8)});
   elementwise.autocast = report({op("linear", "bf16", 1, 20, 1000), op("exp", "f32", 9)});
