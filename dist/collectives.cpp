@@ -92,7 +92,7 @@ Work write_into(const Tensor& target, std::vector<Tensor> keep, const Collective
   to.impl().storage->bump_version();
   keep.push_back(to);
   keep.push_back(dense);
-  const Work work = options.group.state().start(
+  Work work = options.group.state().start(
       to.device(), std::move(keep), [to, dense, is_dense, write = std::move(write)](Transport& transport) {
         const NoGrad off;
         write(transport, dense);
