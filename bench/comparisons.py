@@ -23,6 +23,7 @@ def engine():
     against("engine", "add_4x4_recorded", {"libtorch": 0.25, "pytorch": None})
     against("engine", "matmul_16x16", {"libtorch": None, "pytorch": None})
     against("engine", "mul_chain_10_backward", {"libtorch": None, "pytorch": None})
+    compare("engine", ("mezzo", "add_80000_profiled"), ("mezzo", "add_80000"), 1.05)
     against("engine", "mlp_8_16_16_1_step_batch_512", {"libtorch": 1 / 3, "pytorch": None})
     against("engine", "mlp_8_16_16_1_step_batch_1", {"libtorch": 0.2, "pytorch": None})
     for case, batches in (("mlp_8_16_16_1", (1, 32, 512, 4096)), ("mlp_8_64_64_4", (1, 32))):

@@ -31,6 +31,27 @@ void add_ops(Worker& worker) {
   });
 }
 
+#ifndef BENCH_LIBTORCH
+/// An op of some 10 us, and the same while a profiler records it.
+void add_profiled(Worker& worker) {
+  const auto add = [](bool is_profiled) {
+    return [is_profiled]() -> Body {
+      struct Recording {
+        profile::Profiler profiler{{.warmup = 0, .steps = 1, .rates = false}};
+        profile::Profiler::Step step = profiler.step();
+      };
+      const auto recording = is_profiled ? std::make_shared<Recording>() : nullptr;
+      return [recording, x = normal({80'000}, kF32), y = normal({80'000}, kF32)] {
+        const NoGrad no_grad;
+        const Tensor z = x + y;
+      };
+    };
+  };
+  worker.add("add_80000", add(false));
+  worker.add("add_80000_profiled", add(true));
+}
+#endif
+
 struct Network {
   const char* name;
   std::vector<std::int64_t> sizes, batches;
@@ -72,6 +93,9 @@ void add_captured(Worker& worker, const std::string& name, const MakeMlp& make) 
 #endif
 
 void add_steps(Worker& worker) {
+#ifndef BENCH_LIBTORCH
+  add_profiled(worker);
+#endif
   for (const Network& network : kNetworks) {
     for (const std::int64_t batch : network.batches) {
       const std::string name = std::string(network.name) + "_step_batch_" + std::to_string(batch);
