@@ -1,5 +1,6 @@
 // A profiler on a device: times between events, captured steps, waits; the step stays asynchronous.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -82,7 +83,9 @@ TEST_F(CudaProfiler, TimesOpsByEventsOfTheStream) {
 
 TEST_F(CudaProfiler, HasATrackForTheDevice) {
   Training training;
-  const std::string path = (std::filesystem::path(::testing::TempDir()) / "mezzo_cuda_trace.json").string();
+  const std::string path = (std::filesystem::path(::testing::TempDir()) /
+                            ("mezzo_cuda_trace_" + std::to_string(::getpid()) + ".json"))
+                               .string();
   profile::Profiler profiler({.model = training.net, .warmup = 1, .steps = 2, .rates = false, .trace = path});
   for (int i = 0; i < 3; ++i) {
     const auto step = profiler.step();

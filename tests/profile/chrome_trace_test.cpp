@@ -1,5 +1,6 @@
 // The trace file, read by nlohmann_json: the fields of the trace event format, tracks, and events that nest.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -31,7 +32,9 @@ Json trace_of_training() {
   nn::Sequential net(nn::Linear(16, 32), nn::ReLU(), nn::Linear(32, 4));
   optim::SGD optimizer(net, {.lr = 0.1});
   data::DataLoader loader(Data{}, {.batch_size = 8, .num_workers = 2});
-  const std::string path = (std::filesystem::path(::testing::TempDir()) / "mezzo_trace.json").string();
+  const std::string path =
+      (std::filesystem::path(::testing::TempDir()) / ("mezzo_trace_" + std::to_string(::getpid()) + ".json"))
+          .string();
   Profiler profiler({.model = net, .warmup = 1, .steps = 3, .shapes = true, .trace = path});
   for (const auto& [x, y] : loader) {
     const auto step = profiler.step();
