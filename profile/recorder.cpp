@@ -13,6 +13,7 @@
 #include "mezzo/autograd/progress.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/memory/allocator.h"
+#include "mezzo/core/memory/per_thread.h"
 #include "mezzo/nn/summary/mult_adds.h"
 
 namespace mezzo::profile {
@@ -175,7 +176,8 @@ std::int32_t Recorder::module_at(const std::string* place) {
 // --- activities
 
 Recorder::OwnTrack& Recorder::own(std::uint64_t generation, Lock& lock) {
-  static constinit thread_local OwnTrack* track = nullptr;
+  static constinit mezzo::detail::PerThread<OwnTrack*> own_tracks;
+  OwnTrack*& track = own_tracks.get();
   if (track == nullptr || track->recorder != this) {
     const std::scoped_lock all(mutex_);
     track = &tracks_.emplace_back();
