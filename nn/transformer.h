@@ -64,12 +64,20 @@ class TransformerEncoderLayer final : public Layer {
 };
 
 namespace detail {
-/// Base of TransformerEncoder and TransformerDecoder: the layers of type L, and the norm after them.
+/// Puts clones of a layer into the list of a TransformerStack.
+template <class L>
+void add_copies(ModuleList<L>& layers, const std::shared_ptr<L>& layer, std::int64_t num_layers);
+
+/// Base of TransformerEncoder and TransformerDecoder: the layers of type L, and the norm after them. Its
+/// constructors are inline: of an abstract class clang makes no complete ones, which g++'s programs ask for.
 template <class Base, class L>
 class TransformerStack : public Base {
  public:
   TransformerStack(const std::shared_ptr<L>& layer, std::int64_t num_layers,
-                   std::shared_ptr<Layer> norm = nullptr);
+                   std::shared_ptr<Layer> norm_in = nullptr)
+      : layers(*this, "layers", make<ModuleList<L>>()), norm(*this, "norm", std::move(norm_in)) {
+    add_copies(*layers, layer, num_layers);
+  }
   template <ModuleValue<L> V>
   TransformerStack(V&& layer, std::int64_t num_layers)
       : TransformerStack(shared<V>(std::forward<V>(layer)), num_layers) {}

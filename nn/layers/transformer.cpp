@@ -122,17 +122,19 @@ Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
 
 // --- several layers, and both
 
-template <class Base, class L>
-detail::TransformerStack<Base, L>::TransformerStack(const std::shared_ptr<L>& layer, std::int64_t num_layers,
-                                                    std::shared_ptr<Layer> norm_in)
-    : layers(*this, "layers", make<ModuleList<L>>()), norm(*this, "norm", std::move(norm_in)) {
+template <class L>
+void detail::add_copies(ModuleList<L>& layers, const std::shared_ptr<L>& layer, std::int64_t num_layers) {
   const std::string name =
       std::is_same_v<L, TransformerEncoderLayer> ? "TransformerEncoder" : "TransformerDecoder";
   if (layer == nullptr) throw ValueError(name, "a layer", "nullptr", "pass make<" + name + "Layer>(...)");
-  for (std::int64_t i = number_of_layers(name, num_layers); i > 0; --i) layers->push_back(nn::clone(*layer));
+  for (std::int64_t i = number_of_layers(name, num_layers); i > 0; --i) layers.push_back(nn::clone(*layer));
 }
-template class detail::TransformerStack<Layer, TransformerEncoderLayer>;
-template class detail::TransformerStack<Module, TransformerDecoderLayer>;
+template void detail::add_copies(ModuleList<TransformerEncoderLayer>& layers,
+                                 const std::shared_ptr<TransformerEncoderLayer>& layer,
+                                 std::int64_t num_layers);
+template void detail::add_copies(ModuleList<TransformerDecoderLayer>& layers,
+                                 const std::shared_ptr<TransformerDecoderLayer>& layer,
+                                 std::int64_t num_layers);
 
 namespace {
 
