@@ -31,7 +31,7 @@ inline int end_processes(int status, const char* error) {
 
 /// The options that all of them have. A program's own derive from it and set other defaults.
 struct ModelOptions {
-  std::string data = {}, precision = {}, resume = {}, report = {}, record = {}, device = {};
+  std::string data = {}, precision = {}, resume = {}, report = {}, profile = {}, record = {}, device = {};
   std::string duration = "1ep", eval_interval = "1ep", save_interval = "1ep";
   std::int64_t batch = 64, stop = 0;
   double lr = 1e-3;
@@ -47,6 +47,7 @@ inline void add_model_options(CLI::App& app, ModelOptions& o, const std::string&
                  "fp32, amp_fp16, amp_bf16 or amp_fp8; default: fp32, amp_fp16 on CUDA");
   app.add_option("--resume", o.resume, "folder of checkpoints; goes on from the newest one there, if any");
   app.add_option("--report", o.report, "page with the run's charts, rewritten while it goes (HTML)");
+  app.add_option("--profile", o.profile, "folder for profile.txt and trace.json of steps 10 to 20");
   app.add_option("--goal", o.goal, "what is to be reached; the last line says whether it was");
   app.add_flag("--check", o.check, "end with status 1 if the goal was not reached");
   app.add_option("--duration", o.duration, "epochs or batches, as 5ep or 2000ba")->capture_default_str();
@@ -81,6 +82,9 @@ inline mezzo::train::TrainerPrecision precision_of(const ModelOptions& o) {
 }
 inline mezzo::train::TrainerSave save_of(const ModelOptions& o) {
   return {.folder = o.resume, .interval = o.save_interval};
+}
+inline mezzo::train::TrainerProfile profile_of(const ModelOptions& o) {
+  return {.steps = o.profile.empty() ? 0 : 10, .folder = o.profile};
 }
 inline std::vector<mezzo::train::AnySink> sinks_of(const ModelOptions& o, const std::string& title) {
   std::vector<mezzo::train::AnySink> sinks;

@@ -43,9 +43,7 @@ bool may_be_infinite(std::string_view op, std::size_t output) {
 enum class Kind : std::uint8_t { finite, infinite, nan };
 
 /// For the watcher's own ops: not recorded by autograd, not cast by autocast, not observed.
-struct Quiet {
-  NoGrad no_grad;
-  NoInputHook no_autocast;
+struct Quiet : PlainOps {
   OpObserverGuard no_observer{nullptr};
 };
 

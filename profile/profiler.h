@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "mezzo/nn/model_ref.h"
+#include "mezzo/nn/module.h"
 #include "mezzo/profile/report.h"
 
 namespace mezzo::profile {

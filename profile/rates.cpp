@@ -6,7 +6,6 @@
 #include <mutex>
 #include <optional>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/autograd/op_observer.h"
 #include "mezzo/core/backend.h"
@@ -59,8 +58,7 @@ std::optional<double> rate(Device device, const std::string& dtype) {
   const std::scoped_lock lock(mutex);
   const auto [found, fresh] = known.try_emplace({mezzo::to_string(device), dtype});
   if (!fresh) return found->second;
-  const NoGrad no_grad;
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   const OpObserverGuard no_observer{nullptr};
   try {
     if (dtype.empty())

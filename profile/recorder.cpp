@@ -311,7 +311,10 @@ void Recorder::ran(const OpInfo& info, Inputs inputs, std::optional<DType> /*run
 }
 
 void Recorder::describe(Span& span, Inputs inputs, const Outputs& outputs) const {
-  const auto bytes_of = [](const Tensor& tensor) { return tensor.numel() * size_of(tensor.dtype()); };
+  const bool is_view = !outputs.empty() && outputs[0].defined() && outputs[0].impl().is_view;
+  const auto bytes_of = [is_view](const Tensor& tensor) {
+    return is_view ? 0 : tensor.numel() * size_of(tensor.dtype());
+  };
   for (const Tensor& input : inputs) {
     if (!input.defined()) continue;
     span.bytes += bytes_of(input);

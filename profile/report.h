@@ -27,7 +27,7 @@ struct OpRow {
   double host_seconds = 0;
   double cpu_seconds = 0;  ///< that its thread was running; helpers not counted
   double share = 0;        ///< of the seconds of all ops
-  std::int64_t bytes = 0;  ///< of the elements of inputs and results, each once per call
+  std::int64_t bytes = 0;  ///< of the elements of inputs and results, each once per call; of a view 0
   /// Floating-point operations of products, convolutions, attention and recurrent cells: two for each
   /// multiplication of nn/summary/mult_adds.h. 0 for all other ops.
   std::int64_t flop = 0;

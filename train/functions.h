@@ -17,7 +17,6 @@
 #include "mezzo/core/function.h"
 #include "mezzo/dist/optimizer_maker.h"
 #include "mezzo/nn/loss.h"
-#include "mezzo/nn/model_ref.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/train/batch.h"
 #include "mezzo/train/checkpoint.h"

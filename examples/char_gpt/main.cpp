@@ -120,6 +120,7 @@ void run(const Options& o) {
        .sinks = examples::sinks_of(o, "char_gpt"),
        .save = examples::save_of(o),
        .resume = !o.resume.empty(),
+       .profile = examples::profile_of(o),
        .parallel = dist::data_parallel()});
   trainer.fit();
   if (dist::rank() == 0)

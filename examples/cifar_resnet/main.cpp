@@ -35,14 +35,20 @@ void add_options(CLI::App& app, Options& o) {
       ->capture_default_str();
 }
 
+struct ImageSets {
+  data::Dataset<data::Example> learned, held_out;
+};
+
+ImageSets images_of(const Options& o) {
+  if (o.data.empty()) return {examples::Stripes{o.images, 1}, examples::Stripes{o.images / 4, 2}};
+  return {data::CIFAR10(o.data), data::CIFAR10(o.data, {.train = false})};
+}
+
 void run(const Options& o) {
   manual_seed(o.seed);
   const Device device = examples::device_of(o);
   const bool made = o.data.empty();
-  using Images = data::Dataset<data::Example>;
-  const Images learned = made ? Images(examples::Stripes{o.images, 1}) : Images(data::CIFAR10(o.data));
-  const Images held_out =
-      made ? Images(examples::Stripes{o.images / 4, 2}) : Images(data::CIFAR10(o.data, {.train = false}));
+  const auto [learned, held_out] = images_of(o);
   const auto prepare =
       data::Compose(data::ToDType(DType::f32), data::Normalize({0.491, 0.482, 0.447}, {0.247, 0.243, 0.262}));
   // Images made are all different: only those of the files are shifted and mirrored.
@@ -89,6 +95,7 @@ void run(const Options& o) {
                           .sinks = examples::sinks_of(o, "cifar_resnet"),
                           .save = examples::save_of(o),
                           .resume = !o.resume.empty(),
+                          .profile = examples::profile_of(o),
                           .parallel = dist::data_parallel()});
   trainer.fit();
   if (dist::rank() == 0)

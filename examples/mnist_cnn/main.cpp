@@ -76,6 +76,7 @@ void run(const Options& o) {
                           .sinks = examples::sinks_of(o, "mnist_cnn"),
                           .save = examples::save_of(o),
                           .resume = !o.resume.empty(),
+                          .profile = examples::profile_of(o),
                           .parallel = dist::data_parallel()});
   trainer.fit();
   examples::finish(o, {.wanted = 97}, "accuracy", trainer.state());

@@ -49,6 +49,7 @@ void run(const Options& o) {
                           .sinks = examples::sinks_of(o, "tabular"),
                           .save = examples::save_of(o),
                           .resume = !o.resume.empty(),
+                          .profile = examples::profile_of(o),
                           .parallel = dist::data_parallel()});
   trainer.fit();
   examples::Goal goal{.unit = is_number ? "% of the variance" : "%"};

@@ -8,7 +8,6 @@
 #include "mezzo/amp/captured_step.h"
 #include "mezzo/amp/module_precision.h"
 #include "mezzo/amp/policy.h"
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/text/text_table.h"
@@ -107,8 +106,7 @@ class Trials {
   [[nodiscard]] Run product(std::int64_t m, std::int64_t n, std::int64_t k) const {
     const TensorOptions options{.dtype = measured_.dtype, .device = measured_.device};
     return [x = full({m, k}, 0.5, options), w = full({n, k}, 0.5, options), g = full({m, n}, 0.5, options)] {
-      const NoGrad no_grad;
-      const NoInputHook no_autocast;
+      const PlainOps plain;
       static_cast<void>(linear(x, w));
       static_cast<void>(matmul(g, w));
       static_cast<void>(matmul(g.transpose(0, 1), x));

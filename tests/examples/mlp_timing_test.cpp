@@ -58,8 +58,6 @@ class MlpTiming : public ::testing::Test {
 };
 
 TEST_F(MlpTiming, Advises) {
-  if (!std::filesystem::exists(program_.parent_path() / "mlp_advise"))
-    GTEST_SKIP() << "mlp_advise was not built";
   ran_ = run(
       "--advise --device cpu --modes f32,bf16-scaler --batch-size 4 --in-size 509 --out-size 8 --layers 2");
   EXPECT_EQ(ran_.status, 0) << ran_.text;

@@ -152,6 +152,18 @@ TEST_P(ModelProgram, StoppedAndBegunAgainItEndsWithTheSameBits) {
   EXPECT_EQ(result(again.text), result(whole.text));
 }
 
+TEST_P(ModelProgram, LeavesTheProfileOfItsSteps) {
+  fs::create_directory(folder_ / "profile");
+  const test::Ran ran = run(GetParam().program, GetParam().flags + " --duration 12ba --profile profile");
+  ASSERT_EQ(ran.status, 0) << ran.text;
+  std::ifstream report(folder_ / "profile/profile.txt");
+  std::string line;
+  std::getline(report, line);
+  EXPECT_TRUE(line.starts_with("2 steps on ")) << line;
+  EXPECT_GT(fs::file_size(folder_ / "profile/trace.json"), 1000U);
+  fs::remove_all(folder_ / "profile");
+}
+
 TEST_P(ModelProgram, HelpNamesTheFlagsOfAll) {
   const test::Ran ran = run(GetParam().program, "--help");
   EXPECT_EQ(ran.status, 0);

@@ -12,6 +12,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/io/json.h"
 #include "mezzo/ops/ops.h"
+#include "mezzo/tests/data/image_support.h"
 #include "mezzo/tests/support/caught_warnings.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/log_files.h"
@@ -193,7 +194,7 @@ std::string from_base64(const std::string& text) {
 }
 
 TEST_F(Report, HoldsTheNewestImageOfEachName) {
-  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
+  if (!data::have_png()) GTEST_SKIP() << "a build without libpng";
   Tensor newest;
   {
     Logger logger({HTMLReport(path("report.html"), options())}, at_time(5));

@@ -12,8 +12,6 @@
 #include <vector>
 
 #include "mezzo/core/error.h"
-#include "mezzo/data/image/image.h"
-#include "mezzo/ops/factory.h"
 #include "mezzo/train/logger.h"
 
 namespace mezzo::train::log_test {
@@ -49,15 +47,6 @@ class LogFiles : public ::testing::Test {
  private:
   std::filesystem::path folder_;
 };
-
-/// Whether the build can write images.
-inline bool have_png() {
-  try {
-    return !data::encode_png(zeros({1, 1, 1}, {.dtype = DType::u8})).empty();
-  } catch (const IoError&) {
-    return false;
-  }
-}
 
 /// Remembers what it is told.
 class Memory final : public Sink {

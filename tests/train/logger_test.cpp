@@ -9,6 +9,7 @@
 #include "mezzo/core/memory/allocator.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/ops/ops.h"
+#include "mezzo/tests/data/image_support.h"
 #include "mezzo/tests/support/caught_warnings.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/log_files.h"
@@ -167,7 +168,7 @@ TEST(Logger, PicturesGoWhereTheyAreWantedAndAreNotReadElsewhere) {
 }
 
 TEST(Logger, WithoutLibpngImagesAreOneWarning) {
-  if (log_test::have_png()) GTEST_SKIP() << "a build with libpng";
+  if (data::have_png()) GTEST_SKIP() << "a build with libpng";
   mezzo::test::CaughtWarnings warnings;
   const auto sink = std::make_shared<Pictures>();
   Logger logger({sink});
@@ -180,7 +181,7 @@ TEST(Logger, WithoutLibpngImagesAreOneWarning) {
 }
 
 TEST(Logger, APictureThatCannotBeWrittenIsAWarningOrAnError) {
-  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
+  if (!data::have_png()) GTEST_SKIP() << "a build without libpng";
   mezzo::test::CaughtWarnings warnings;
   const auto failing = std::make_shared<Pictures>(), sink = std::make_shared<Pictures>();
   failing->works = false;

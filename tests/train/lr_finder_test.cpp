@@ -2,8 +2,10 @@
 #include "mezzo/train/lr_finder.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/altered_loop.h"
@@ -43,6 +45,17 @@ TEST(FindingALearningRate, RecordsTheLossesOfALoopByHand) {
     ASSERT_EQ(found.losses.size(), smoothed.size());
     for (std::size_t i = 0; i < smoothed.size(); ++i) EXPECT_NEAR(found.losses[i], smoothed[i], 1e-6);
   }
+}
+
+TEST(FindingALearningRate, LeavesNoProfile) {
+  AlteredLoop loop;
+  TrainerOptions options = loop.trainer("3ep");
+  const std::string folder = testing::TempDir() + "mezzo_lr_profile_" + std::to_string(::getpid());
+  std::filesystem::create_directory(folder);
+  options.profile = {.from = 0, .steps = 1, .folder = folder};
+  static_cast<void>(find_lr(options, {.min_lr = 1e-4, .max_lr = 1, .steps = 4}));
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
 }
 
 /// A loss that is f(rate) whatever the model does.

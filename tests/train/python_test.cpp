@@ -11,6 +11,7 @@
 #include <string>
 
 #include "mezzo/mezzo.h"
+#include "mezzo/tests/data/image_support.h"
 #include "mezzo/tests/support/child.h"
 #include "mezzo/tests/support/data_folder.h"
 #include "mezzo/tests/train/log_files.h"
@@ -85,7 +86,7 @@ TEST_F(Python, Torch) {
 }
 
 TEST_F(Python, TensorBoard) {
-  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
+  if (!data::have_png()) GTEST_SKIP() << "a build without libpng";
   {
     Logger logger({TensorBoardSink(folder_.string())});
     for (int step = 0; step < 10; ++step) logger.log(step, {{"loss", std::ldexp(1.0, -step)}});

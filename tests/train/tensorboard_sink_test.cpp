@@ -13,6 +13,7 @@
 #include "mezzo/io/detail/crc32.h"
 #include "mezzo/io/json.h"
 #include "mezzo/mezzo.h"
+#include "mezzo/tests/data/image_support.h"
 #include "mezzo/tests/support/data_folder.h"
 #include "mezzo/tests/support/message_of.h"
 #include "mezzo/tests/train/log_files.h"
@@ -295,7 +296,7 @@ std::pair<Tensor, Shape> image_in(const Message& event, const std::string& name)
 }
 
 TEST_F(TensorBoard, ImagesArePngs) {
-  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
+  if (!data::have_png()) GTEST_SKIP() << "a build without libpng";
   const Tensor rgb = (arange(2 * 3 * 5) * 7).reshape({3, 2, 5}).to(DType::u8);
   const Tensor rgba = (255 - arange(4 * 6)).reshape({4, 3, 2}).to(DType::u8);
   const Tensor reals = tensor({-1.0, 0.0, 0.25, 0.999, 1.0, 3.0}).reshape({2, 3});
@@ -325,7 +326,7 @@ TEST_F(TensorBoard, ImagesArePngs) {
 
 /// Rows of 8 with lines of 2: image i begins at row 2 + (i / 8) * (H + 2), column 2 + (i % 8) * (W + 2).
 TEST_F(TensorBoard, ABatchIsAGrid) {
-  if (!log_test::have_png()) GTEST_SKIP() << "a build without libpng";
+  if (!data::have_png()) GTEST_SKIP() << "a build without libpng";
   const Tensor batch = (arange(10 * 3 * 2 * 4) % 255 + 1).reshape({10, 3, 2, 4}).to(DType::u8);
   {
     Logger logger({TensorBoardSink(path("tb/run"))}, at_time(5));

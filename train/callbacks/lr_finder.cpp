@@ -8,44 +8,11 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
-#include "mezzo/train/trainer/model_call.h"
+#include "mezzo/train/trainer/snapshot.h"
 
 namespace mezzo::train {
 
 namespace {
-
-PartState copied(PartState state) {
-  const NoGrad no_grad;
-  for (auto& [name, tensor] : state.tensors) tensor = clone(tensor.detach());
-  return state;
-}
-
-/// The state that a test run changes, put back at its end.
-class Snapshot {
- public:
-  explicit Snapshot(const TrainerOptions& options) : model_(*options.model.module()), modes_(model_) {
-    parts_ = options.optimizer.parts();
-    parts_.emplace_back("model", model_);
-    parts_.emplace_back("random", default_generator());
-    if (auto* const loader = options.train_loader->base()) parts_.emplace_back("loader", *loader);
-    for (const Part& part : parts_) states_.push_back(copied(part.access().save()));
-    for (const Tensor& parameter : model_.parameters())
-      needs_grad_.emplace_back(parameter, parameter.requires_grad());
-  }
-  void restore() const {
-    model_.zero_grad();
-    for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].access().load(states_[i]);
-    modes_.restore();
-    for (const auto& [parameter, needs] : needs_grad_) parameter.requires_grad_(needs);
-  }
-
- private:
-  nn::Module& model_;
-  nn::ModuleModes modes_;
-  Parts parts_;
-  std::vector<PartState> states_;
-  std::vector<std::pair<Tensor, bool>> needs_grad_;
-};
 
 /// Sets the rate of each step and records its loss.
 class RangeTest final : public detail::CallbackAt<Event::batch_start, Event::batch_end> {
@@ -161,6 +128,7 @@ LRFinderResult find_lr(TrainerOptions options, const LRFinderOptions& finder) {
   options.load.clear();
   options.resume = false;
   options.progress_bar = false;
+  options.profile = {.steps = 0};
   const auto test = std::make_shared<RangeTest>(finder, result);
   options.callbacks.emplace_back(test);
   std::optional<Snapshot> snapshot;
@@ -168,10 +136,10 @@ LRFinderResult find_lr(TrainerOptions options, const LRFinderOptions& finder) {
   try {
     run(options, *test, finder.steps, result);
   } catch (...) {
-    if (snapshot) snapshot->restore();
+    if (snapshot) snapshot->restore(GradientsAfter::none);
     throw;
   }
-  snapshot->restore();
+  snapshot->restore(GradientsAfter::none);
   result.suggestion = steepest(result, finder);
   return result;
 }

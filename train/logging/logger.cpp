@@ -6,7 +6,6 @@
 #include <cmath>
 #include <exception>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/input_hook.h"
 #include "mezzo/core/activity.h"
 #include "mezzo/core/backend.h"
@@ -67,8 +66,7 @@ void check_entries(std::span<const LogEntry> entries) {
 
 /// The values of tensors of one element on one device, in one read.
 std::vector<double> read_together(const std::vector<Tensor>& tensors) {
-  const mezzo::detail::GradModeFrame no_grad(false);
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   std::vector<Tensor> wide;
   wide.reserve(tensors.size());
   for (const Tensor& tensor : tensors) wide.push_back(tensor.detach().reshape({}).to(DType::f64));
@@ -95,8 +93,7 @@ using NamedTensor = std::vector<std::pair<std::string, Tensor>>::const_iterator;
 /// easily. `next` goes behind them.
 std::vector<double> read_some(NamedTensor& next, NamedTensor end) {
   constexpr std::int64_t kMostElements = 1 << 24;
-  const mezzo::detail::GradModeFrame no_grad(false);
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   std::vector<Tensor> flat;
   for (std::int64_t count = 0; next != end; ++next) {
     const Tensor tensor = flatten(next->second.detach());
@@ -141,8 +138,7 @@ Tensor grid_of(const Tensor& batch) {
 
 /// [C, H, W] of u8.
 Tensor pixels_of(std::string_view name, const Tensor& image) {
-  const mezzo::detail::GradModeFrame no_grad(false);
-  const NoInputHook no_autocast;
+  const PlainOps plain;
   Tensor pixels = image.detach();
   if (image.dtype() != DType::u8) {
     if (!all(isfinite(pixels)).item<bool>()) {

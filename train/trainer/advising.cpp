@@ -1,55 +1,17 @@
 // Advice on a trainer's steps: they are made on what is trained, which is then put back.
 #include <utility>
 
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
-#include "mezzo/core/random.h"
 #include "mezzo/train/trainer/core.h"
+#include "mezzo/train/trainer/snapshot.h"
 
 namespace mezzo::train {
 
 namespace {
 
-/// What steps change, and its values, which restore() puts back.
-class TrainingState : mezzo::detail::NoCopy {
- public:
-  TrainingState(nn::Module& model, optim::Optimizer* optimizer)
-      : modes_(model), optimizer_(optimizer), random_(default_generator().state()) {
-    const NoGrad no_grad;
-    for (const auto& [name, parameter] : model.named_parameters()) {
-      tensors_.emplace_back(parameter, parameter.clone());
-      gradients_.emplace_back(parameter, parameter.grad());
-    }
-    for (const auto& [name, buffer] : model.named_buffers()) tensors_.emplace_back(buffer, buffer.clone());
-    if (optimizer_ == nullptr) return;
-    state_ = optimizer_->state_dict();
-    for (auto& [name, tensor] : state_.tensors) tensor = tensor.clone();
-  }
-  /// Steps begin without gradients, so that those of before are not added to.
-  void drop_gradients() const {
-    for (const auto& [parameter, gradient] : gradients_) parameter.set_grad({});
-  }
-  void restore() const {
-    const NoGrad no_grad;
-    for (const auto& [tensor, value] : tensors_) Tensor(tensor).copy_(value);
-    for (const auto& [parameter, gradient] : gradients_) parameter.set_grad(gradient);
-    if (optimizer_ != nullptr) optimizer_->load_state_dict(state_);
-    default_generator().set_state(random_);
-  }
-
- private:
-  nn::ModuleModes modes_;
-  optim::Optimizer* optimizer_;
-  GeneratorState random_;
-  std::vector<std::pair<Tensor, Tensor>> tensors_, gradients_;
-  optim::OptimizerState state_;
-};
-
-}  // namespace
-
-amp::detail::AdvisedModel TrainerCore::advised_model(const detail::ModelCall& call, const AnyBatch& batch,
-                                                     std::string& why_not) const {
-  const Loss& loss = options_.loss;
+/// What clones of the model are tried with; without `clone` where there can be none, and why.
+amp::detail::AdvisedModel advised_model(const Loss& loss, const detail::ModelCall& call,
+                                        const AnyBatch& batch, std::string& why_not) {
   if (call.model.layer() == nullptr || call.forward_function.call || loss.calls_model() ||
       loss.function().batch != nullptr || !detail::has_input_and_target(batch.type())) {
     why_not = "the model or its loss takes more than an input and a target";
@@ -71,6 +33,8 @@ amp::detail::AdvisedModel TrainerCore::advised_model(const detail::ModelCall& ca
               }};
 }
 
+}  // namespace
+
 amp::Advisory TrainerCore::advise(const amp::AdviseOptions& options) {
   if (!options_.train_loader.defined())
     throw ValueError("Trainer::advise", "a train_loader", "none", "give .train_loader = loader");
@@ -81,8 +45,8 @@ amp::Advisory TrainerCore::advise(const amp::AdviseOptions& options) {
                       : state_.precision == amp::Precision::fp32
                           ? !state_.device.is_cpu()
                           : state_.precision == amp::Precision::amp_fp16;
-  const TrainingState before(state_.model, state_.optimizer);
-  const detail::AtEnd restore([&before] { before.restore(); });
+  const Snapshot before(options_);
+  const detail::AtEnd restore([&before] { before.restore(GradientsAfter::as_before); });
   const AnyBatch batch = first_batch();
   before.drop_gradients();
   state_.model.train();
@@ -110,7 +74,7 @@ amp::Advisory TrainerCore::advise(const amp::AdviseOptions& options) {
             scaler.update();
           },
       .model = &state_.model};
-  const amp::detail::AdvisedModel model = advised_model(call, batch, step.why_no_model);
+  const amp::detail::AdvisedModel model = advised_model(options_.loss, call, batch, step.why_no_model);
   amp::Advisory advisory = amp::detail::advise_step(step, model, options);
   if (state_.optimizer == nullptr)
     advisory.untried.emplace_back("the optimizer's step: it evaluates a closure, and is left out");

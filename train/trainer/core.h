@@ -170,11 +170,6 @@ class TrainerCore {
   /// The first batch of the train_loader's epoch 0, with tensors of its own.
   [[nodiscard]] AnyBatch first_batch();
 
-  // advising.cpp
-  /// What clones of the model are tried with; without `clone` where there can be none, and why.
-  [[nodiscard]] amp::detail::AdvisedModel advised_model(const detail::ModelCall& call, const AnyBatch& batch,
-                                                        std::string& why_not) const;
-
   TrainerOptions options_;
   State state_;
   detail::ModelCall call_;

@@ -1,7 +1,6 @@
 // The loop over batches and epochs: events, time, and when to evaluate, save and stop.
 #include <csignal>
 
-#include "mezzo/core/activity.h"
 #include "mezzo/core/error.h"
 #include "mezzo/train/throughput.h"
 #include "mezzo/train/trainer/core.h"
@@ -141,10 +140,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
   taken_ = 0;
   for (std::int64_t i = 0; i < options_.accumulate; ++i) {
     event(Event::before_dataloader);
-    const auto [batch, whole] = [&] {
-      const Phase phase("loader");
-      return parallel_.next(*options_.train_loader);
-    }();
+    const auto [batch, whole] = parallel_.next(*options_.train_loader);
     if (!batch.defined()) break;
     ++taken_;
     // The loader's own batch is valid until it is asked for the next one.

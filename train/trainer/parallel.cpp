@@ -145,6 +145,7 @@ double mark_of(const AnyBatch& batch) {
 }  // namespace
 
 ParallelRun::Share ParallelRun::next(detail::LoaderFace& loader) {
+  const Phase phase("loader");
   AnyBatch batch = loader.next();
   if (is_alone()) return {std::move(batch), {}};
   auto* const base = loader.base();
