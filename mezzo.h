@@ -44,6 +44,7 @@
 #include "mezzo/nn/generation.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"
+#include "mezzo/nn/lora.h"
 #include "mezzo/nn/loss.h"
 #include "mezzo/nn/module.h"
 #include "mezzo/nn/module_dict.h"

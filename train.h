@@ -1,6 +1,7 @@
 // The trainer, checkpoints, metrics and logging, in one include beside mezzo.h.
 #pragma once
 
+#include "mezzo/train/adapter.h"
 #include "mezzo/train/algorithms.h"
 #include "mezzo/train/batch.h"
 #include "mezzo/train/callback.h"

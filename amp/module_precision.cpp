@@ -7,6 +7,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/nn/call.h"
+#include "mezzo/nn/module/path_pattern.h"
 #include "mezzo/nn/module/walk.h"
 
 namespace mezzo::amp {
@@ -45,15 +46,6 @@ std::vector<std::pair<std::string, nn::Module*>> all_paths(nn::Module& net) {
   return paths;
 }
 
-std::regex pattern_of(const std::string& text) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& error) {
-    throw ValueError("ModulePrecision", "a path of the model, or a regular expression",
-                     "'" + text + "' (" + error.what() + ")", "escape dots as \\\\.");
-  }
-}
-
 /// The rule of each module, by its index: exact paths first, then patterns for the modules that these leave.
 std::map<nn::Module*, std::size_t> match(nn::Module& net, const PrecisionRules& rules) {
   const auto paths = all_paths(net);
@@ -78,7 +70,7 @@ std::map<nn::Module*, std::size_t> match(nn::Module& net, const PrecisionRules& 
   }
   const auto named = chosen;
   for (const std::size_t rule : patterns) {
-    const std::regex pattern = pattern_of(rules[rule].first);
+    const std::regex pattern = nn::detail::path_pattern("ModulePrecision", rules[rule].first);
     bool matches = false;
     for (const auto& [path, module] : paths) {
       if (!std::regex_match(path, pattern)) continue;

@@ -73,6 +73,7 @@ class ConvLayer : public Layer {
   [[nodiscard]] static Config checked(Config config);
   /// `config`: a result of checked().
   explicit ConvLayer(const Config& config);
+  ConvLayer(const ConvLayer& original, ShareTensors);
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   /// Throws: ShapeError, naming the layer's path, unless x is an image of in_channels channels.
   void require_channels(const Tensor& x) const;
@@ -91,6 +92,7 @@ class Conv : public ConvLayer {
   using Options = ConvLayerOptions;
   Conv(std::int64_t in_channels, std::int64_t out_channels, const SpatialSizes& kernel_size,
        const ConvLayerOptions& options = {});
+  Conv(const Conv& original, ShareTensors tag) : ConvLayer(original, tag) {}
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string type_name() const override { return "Conv" + std::to_string(kSpatial) + "d"; }
 };
@@ -104,6 +106,7 @@ class ConvTranspose : public ConvLayer {
   using Options = ConvTransposeLayerOptions;
   ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const SpatialSizes& kernel_size,
                 const ConvTransposeLayerOptions& options = {});
+  ConvTranspose(const ConvTranspose& original, ShareTensors tag) : ConvLayer(original, tag) {}
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// forward(x) with a result of these spatial sizes in place of output_padding, to undo a convolution that
   /// rounded its size down. Throws: ValueError for a list of the wrong length, ShapeError, naming the layer's

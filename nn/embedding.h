@@ -27,9 +27,11 @@ class Embedding : public Layer {
  public:
   using Options = EmbeddingOptions;
   Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, const EmbeddingOptions& options = {});
+  Embedding(const Embedding& original, ShareTensors);
   [[nodiscard]] Tensor forward(const Tensor& index) override;
   /// Draws the weight anew and zeroes the padding row.
   void reset_parameters(Generator& generator = default_generator());
+  [[nodiscard]] const std::optional<double>& max_norm() const noexcept { return max_norm_; }
   [[nodiscard]] std::string extra_repr() const override;
 
   Param weight;
@@ -37,6 +39,8 @@ class Embedding : public Layer {
  protected:
   /// The table that forward reads rows of. A parametrization (nn/parametrizations.h) computes it.
   [[nodiscard]] virtual Tensor computed_weight() const { return weight; }
+  /// Rows of a table of num_embeddings rows, of any width, as forward reads those of its own.
+  [[nodiscard]] Tensor rows_of(const Tensor& table, const Tensor& index) const;
 
  private:
   std::int64_t num_embeddings_, embedding_dim_;

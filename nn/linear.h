@@ -21,6 +21,7 @@ class Linear : public Layer {
  public:
   using Options = LinearOptions;
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
+  Linear(const Linear& original, ShareTensors);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   /// Draws weight and bias anew.
   void reset_parameters(Generator& generator = default_generator());

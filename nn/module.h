@@ -171,6 +171,10 @@ class Layer : public Module {
   [[nodiscard]] Tensor operator()(const Tensor& x) { return call(*this, x); }
 };
 
+/// For modules that take the place of others: the constructor that has it as last argument shares parameters
+/// and buffers with the module it is given.
+struct ShareTensors {};
+
 /// A module of type T, made from T's constructor arguments. (T's implicit copy constructor must compile, or
 /// be deleted: `T(const T&) = delete` makes a type that `clone` refuses.)
 template <std::derived_from<Module> T, class... Args>

@@ -8,10 +8,6 @@
 
 namespace mezzo::nn {
 
-/// For modules that take the place of others: the constructor that has it as last argument shares parameters
-/// and buffers with the module it is given.
-struct ShareTensors {};
-
 /// Options of LayerNorm.
 struct LayerNormOptions {
   double eps = 1e-5;

@@ -28,6 +28,8 @@ namespace detail {
 struct Match {
   std::string path;       ///< the first of its paths, in the model as it will be
   std::size_t index = 0;  ///< how many modules the same rule matched before
+  /// The module itself, which the replacement may hold.
+  std::shared_ptr<Module> module = {};
 };
 
 /// The answer of a rule: another module, or why the module stays.
@@ -66,6 +68,8 @@ struct Options {
   /// Look at replacements and the modules they bring too. A rule is not asked about what it brought itself,
   /// so this ends.
   bool recurse = false;
+  /// What replacements bring keeps its dtype.
+  bool keep_dtype = false;
 };
 
 /// One exchange that was made.
@@ -104,9 +108,10 @@ class Report {
   [[nodiscard]] std::vector<std::pair<Tensor, Tensor>> parameter_pairs() && { return std::move(pairs_); }
 
   /// Puts the former modules back into all their places and returns a report, which can be undone too; this
-  /// one is empty then. Where mode, device or dtype of the replacement has changed meanwhile, the former
-  /// module follows. The model must be alive. Surgeries are undone in reverse order: throws StateError,
-  /// having changed nothing, when a place is not in the model or holds another module than its replacement.
+  /// one is empty then. Where mode, device or (without keep_dtype) dtype of the replacement has changed
+  /// meanwhile, the former module follows. The model must be alive. Surgeries are undone in reverse order:
+  /// throws StateError, having changed nothing, when a place is not in the model or holds another module than
+  /// its replacement.
   Report undo();
 
  private:
@@ -116,6 +121,7 @@ class Report {
     std::size_t replaced, path;  ///< indices
   };
   Module* root_ = nullptr;
+  bool keeps_dtype_ = false;
   std::vector<Replaced> replaced_;
   std::vector<Kept> kept_;
   std::vector<std::string> notes_;
@@ -134,8 +140,9 @@ std::ostream& operator<<(std::ostream& stream, const Report& report);
 /// A replacement may hold modules of the model, which are visited there, and the one it replaces too
 /// (LayerNorm -> Residual(LayerNorm)). Such wrapping is done once: a module that sits in one of the same
 /// types already is kept. One replacement may serve several modules. Modules that a replacement adds get the
-/// mode (training or evaluation) of the replaced module; their tensors get its device and, if floating, its
-/// dtype (those of its first tensor, or of the model's); the successor of a frozen parameter is frozen.
+/// mode (training or evaluation) of the replaced module; their tensors get its device and, if floating and
+/// without keep_dtype, its dtype (those of its first tensor, or of the model's); the successor of a frozen
+/// parameter is frozen.
 ///
 /// All is decided and checked before the first exchange: when a rule throws, a slot refuses a replacement
 /// (ValueError with path, expected and given type), or the model would contain itself (ValueError), it is as

@@ -100,6 +100,11 @@ ConvLayer::ConvLayer(const Config& config)
   reset_parameters(detail::or_default(config_.generator));
 }
 
+ConvLayer::ConvLayer(const ConvLayer& original, ShareTensors /*tag*/)
+    : weight(*this, "weight", original.weight),
+      bias(*this, "bias", original.bias),
+      config_(original.config_) {}
+
 void ConvLayer::reset_parameters(Generator& generator) {
   detail::fill_uniform(weight, bias, init::fans(weight->shape()).in, generator);
 }

@@ -57,10 +57,21 @@ Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, co
   reset_parameters(detail::or_default(options.generator));
 }
 
+Embedding::Embedding(const Embedding& original, ShareTensors /*tag*/)
+    : weight(*this, "weight", original.weight),
+      num_embeddings_(original.num_embeddings_),
+      embedding_dim_(original.embedding_dim_),
+      padding_idx_(original.padding_idx_),
+      max_norm_(original.max_norm_),
+      norm_type_(original.norm_type_),
+      scale_grad_by_freq_(original.scale_grad_by_freq_) {}
+
 void Embedding::reset_parameters(Generator& generator) { fill(weight, padding_idx_, generator); }
 
-Tensor Embedding::forward(const Tensor& index) {
-  return embedding(index, computed_weight(), padding_idx_, scale_grad_by_freq_, max_norm_, norm_type_);
+Tensor Embedding::forward(const Tensor& index) { return rows_of(computed_weight(), index); }
+
+Tensor Embedding::rows_of(const Tensor& table, const Tensor& index) const {
+  return embedding(index, table, padding_idx_, scale_grad_by_freq_, max_norm_, norm_type_);
 }
 
 std::string Embedding::extra_repr() const {

@@ -18,6 +18,12 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, const Linear
   reset_parameters(detail::or_default(options.generator));
 }
 
+Linear::Linear(const Linear& original, ShareTensors /*tag*/)
+    : weight(*this, "weight", original.weight),
+      bias(*this, "bias", original.bias),
+      in_features_(original.in_features_),
+      out_features_(original.out_features_) {}
+
 void Linear::reset_parameters(Generator& generator) {
   detail::fill_uniform(weight, bias, in_features_, generator);
 }

@@ -45,15 +45,16 @@ Whereabouts whereabouts_of(const Module& top) {
 
 /// Brings tensors to the device and dtype of a module's tensors or, if it has none, of the model's.
 void bring(const std::vector<Tensor>& tensors, const Module& root, const Replaced& replaced,
-           bool only_changes) {
+           const Operation::Carried& carried) {
   if (tensors.empty()) return;
   Whereabouts target = whereabouts_of(*replaced.before);
-  if (only_changes && target == whereabouts_of(*replaced.after)) return;
+  if (carried.only_changes && target == whereabouts_of(*replaced.after)) return;
   if (!target.device || !target.dtype) {
     const Whereabouts model = whereabouts_of(root);
     if (!target.device) target.device = model.device;
     if (!target.dtype) target.dtype = model.dtype;
   }
+  if (!carried.dtype) target.dtype.reset();
   for (const Tensor& tensor : tensors) {
     nn::detail::convert(tensor, target.device.value_or(tensor.device()),
                         target.dtype.value_or(tensor.dtype()));
@@ -77,7 +78,7 @@ Inventory::Added Inventory::add(Module& top) {
 }
 
 void Operation::carry_over(const Module& root, const Replaced& replaced, Inventory& present,
-                           bool only_changes) {
+                           const Carried& carried) {
   const bool mode = replaced.before->is_training(), changes_mode = mode != replaced.after->is_training();
   const Inventory::Added brought = present.add(*replaced.after);
   for (Module* module : brought.modules) {
@@ -85,7 +86,7 @@ void Operation::carry_over(const Module& root, const Replaced& replaced, Invento
   }
   const auto& region = nn::detail::call_region(*replaced.before);
   if (region != nullptr) nn::detail::set_call_region(*replaced.after, region);
-  bring(brought.tensors, root, replaced, only_changes);
+  bring(brought.tensors, root, replaced, carried);
 }
 
 void Operation::exchange(const Report& report) {
@@ -124,7 +125,9 @@ Report Operation::undo(Report& done) {
   for (Replaced& replaced : done.replaced_)
     report.replaced_.push_back({replaced.paths, replaced.after, replaced.before});
   for (const auto& [before, after] : done.pairs_) report.pairs_.emplace_back(after, before);
-  for (const Replaced& replaced : report.replaced_) carry_over(*done.root_, replaced, present, true);
+  report.keeps_dtype_ = done.keeps_dtype_;
+  const Carried carried{.dtype = !done.keeps_dtype_, .only_changes = true};
+  for (const Replaced& replaced : report.replaced_) carry_over(*done.root_, replaced, present, carried);
   exchange(report);
   done = Report();
   return report;

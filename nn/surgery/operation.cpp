@@ -51,7 +51,9 @@ Report Operation::run() {
   std::vector<const Module*> remaining;
   for (const auto& [module, open] : visited_) remaining.push_back(module);
   report_.pairs_ = changed_parameters(report_.replaced_, originals_, remaining);
-  for (const Replaced& replaced : report_.replaced_) carry_over(root_, replaced, originals_, false);
+  report_.keeps_dtype_ = options_.keep_dtype;
+  const Carried carried{.dtype = !options_.keep_dtype, .only_changes = false};
+  for (const Replaced& replaced : report_.replaced_) carry_over(root_, replaced, originals_, carried);
   for (const auto& [before, after] : report_.pairs_) {
     if (before.defined() && after.defined() && !before.requires_grad()) after.requires_grad_(false);
   }
@@ -133,7 +135,7 @@ Operation::Outcome Operation::decide(const std::shared_ptr<Module>& module) {
     const Rule* const rule = next_rule(*present, outcome.used);
     if (rule == nullptr) break;
     std::size_t& matched = matched_[static_cast<std::size_t>(rule - rules_.data())];
-    Decision decision = rule->decide(*present, {path_, matched++});
+    Decision decision = rule->decide(*present, {path_, matched++, present});
     if (decision.replacement == nullptr || decision.replacement == present) {
       keep(*present, decision.why.empty() ? "its rule gives no replacement" : decision.why);
       break;

@@ -89,6 +89,12 @@ class Operation {
   [[nodiscard]] Report run();
   [[nodiscard]] static Report undo(Report& done);
 
+  /// What new tensors take over, beside the device.
+  struct Carried {
+    bool dtype;
+    bool only_changes;  ///< only where the two modules differ as a whole
+  };
+
  private:
   using Used = std::vector<bool>;  ///< per rule, whether it has had its turn; empty: none had
   /// A module on the way from the root to where the walk is.
@@ -122,10 +128,10 @@ class Operation {
   [[nodiscard]] std::size_t depth_of(const Module& sought, const Module& in) const;
   // Exchanging.
   static void exchange(const Report& report);
-  /// Gives what `after` brings to the model the mode, device and dtype of `before`; with `only_changes`
-  /// device and dtype only where they differ between the two modules as a whole. `present`: the model before
-  /// the exchange; takes in what was dealt with.
-  static void carry_over(const Module& root, const Replaced& replaced, Inventory& present, bool only_changes);
+  /// Gives what `after` brings to the model the mode of `before`, and its tensors what `carried` says.
+  /// `present`: the model before the exchange; takes in what was dealt with.
+  static void carry_over(const Module& root, const Replaced& replaced, Inventory& present,
+                         const Carried& carried);
 
   Module& root_;
   const std::vector<Rule>& rules_;

@@ -44,7 +44,7 @@ std::filesystem::path folder() {
 constexpr std::array kRecipes{"default_precision",    "autocast",         "grad_scaler",    "clip_gradients",
                               "accumulate_gradients", "gradient_penalty", "two_optimizers", "find_nonfinite",
                               "custom_function",      "float8",           "resume",         "half_parameters",
-                              "parameter_memory"};
+                              "parameter_memory",     "lora"};
 
 class AmpRecipes : public ::testing::TestWithParam<std::string> {
  protected:
@@ -203,6 +203,14 @@ TEST_P(AmpRecipes, HalfParameters) {
   EXPECT_NEAR(numbers_of("bf16 at random", 1)[0], f32, 2 * 0x1p-8 * f32 + 1e-5);
   EXPECT_GT(numbers_of("bf16 without masters", 1)[0], f32 * (1 + 4 * 0x1p-8));
   EXPECT_NE(line("f16 without masters").find("master_weights = true"), std::string::npos);
+}
+
+TEST_P(AmpRecipes, Lora) {
+  run("lora");
+  const auto adapters = numbers_of("adapters:", 3);
+  // Layers of 64 x 64, 64 x 192 and twice 64 x 256 have adapters of (64 + 64 + 64 + 192 + 2 (64 + 256)) 4 each.
+  EXPECT_NEAR(adapters[0], 7.8, 0.2);
+  EXPECT_LT(adapters[2], adapters[1] / 2);
 }
 
 std::string text_of(const std::filesystem::path& path) {

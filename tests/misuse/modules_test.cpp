@@ -235,5 +235,51 @@ TEST(Misuse, SurgeryOnNothing) {
   }
 }
 
+template <class L>
+void misuse_adapters(const L& layer) {
+  for (const LoraOptions& options :
+       {LoraOptions{}, LoraOptions{.rank = -1}, LoraOptions{.rank = 2, .alpha = NAN},
+        LoraOptions{.dropout = 7}, LoraOptions{.rank = 1, .dtype = DType::u8},
+        LoraOptions{.rank = 1, .dtype = DType::f8_e4m3}}) {
+    expect_sound("adapters of a layer", [&] {
+      Lora<L> lora(layer, options);
+      static_cast<void>(lora.lora_options());
+      static_cast<void>(lora.scaling());
+      lora.merge();
+      static_cast<void>(lora.is_merged());
+      expect_sound("a second merge", [&] { lora.require_mergeable(); });
+      expect_sound("a merged layer", [&] { static_cast<void>(lora.forward(Tensor())); });
+      static_cast<void>(lora.plain());
+      lora.unmerge();
+      expect_sound("an unmerged layer", [&] { lora.unmerge(); });
+      static_cast<void>(lora.module().named_parameters());
+      static_cast<void>(lora.forward(zeros({1})));
+    });
+    expect_sound("sums of adapters", [&] { static_cast<void>(Lora<L>(layer, options).delta_weight()); });
+  }
+}
+
+TEST(Misuse, OfAdapters) {
+  misuse_adapters(Linear(3, 2));
+  misuse_adapters(Embedding(3, 2));
+  misuse_adapters(Conv2d(2, 4, 3, {.groups = 2}));
+  Linear leaf(3, 2);
+  Sequential net(Linear(3, 2), ReLU());
+  for (const std::vector<std::string>& targets : std::vector<std::vector<std::string>>{
+           {}, {""}, {"nothing"}, {"(("}, {"0", "0"}, {"1"}, {"0"}, {".*"}}) {
+    expect_sound("adapters of a leaf", [&] { apply_lora(leaf, {.targets = targets}); });
+    expect_sound("adapters of a model", [&] { apply_lora(net, {.rank = 1, .targets = targets}); });
+  }
+  for (Module* const module : {static_cast<Module*>(&leaf), static_cast<Module*>(&net)}) {
+    static_cast<void>(has_lora(*module));
+    expect_sound("lora_state_dict", [&] { static_cast<void>(lora_state_dict(*module)); });
+    expect_sound("load_lora", [&] { load_lora(*module, {{"", Tensor()}, {"0.lora_A.weight", zeros({})}}); });
+    expect_sound("unmerge_lora", [&] { unmerge_lora(*module); });
+    expect_sound("merge_lora", [&] { merge_lora(*module); });
+    expect_sound("merge_lora again", [&] { merge_lora(*module); });
+    expect_sound("remove_lora", [&] { remove_lora(*module); });
+  }
+}
+
 }  // namespace
 }  // namespace mezzo::misuse

@@ -5,7 +5,9 @@
 #include "mezzo/nn/conv.h"
 #include "mezzo/nn/dropout.h"
 #include "mezzo/nn/embedding.h"
+#include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"
+#include "mezzo/nn/lora.h"
 #include "mezzo/nn/norm.h"
 #include "mezzo/nn/pooling.h"
 #include "mezzo/nn/reshape.h"
@@ -101,6 +103,21 @@ TEST(Device, BilinearAndLayersMadeThere) {
   EXPECT_EQ(Conv2d(2, 3, 3, {.device = device}).bias->device(), device);
   const BatchNorm2d norm(3, {.device = device});
   for (const auto& [name, tensor] : norm.state_dict()) EXPECT_EQ(tensor.device(), device) << name;
+}
+
+TEST(Device, Adapters) {
+  manual_seed(8);
+  Sequential net(Conv2d(2, 3, 3, {.stride = 2, .padding = 1}), Flatten(), Linear(12, 5));
+  apply_lora(net, {.rank = 2, .targets = {"0", "2"}});
+  net.requires_grad_();
+  for (const auto& [name, tensor] : lora_state_dict(net)) init::normal_(tensor);
+  expect_same_there(net, {2, 2, 4, 4});
+  merge_lora(net);
+  const auto moved = clone(net);
+  moved->to(Device::best());
+  unmerge_lora(*moved);
+  const Tensor x = randn({2, 2, 4, 4}, {.dtype = DType::f64});
+  expect_near((*moved)(x.to(Device::best())), net(x));
 }
 
 }  // namespace

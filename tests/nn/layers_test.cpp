@@ -3,6 +3,8 @@
 // that options make a difference.
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/nn/activation.h"
+#include "mezzo/nn/conv.h"
+#include "mezzo/nn/embedding.h"
 #include "mezzo/nn/init.h"
 #include "mezzo/nn/linear.h"
 #include "mezzo/nn/loss.h"
@@ -216,6 +218,20 @@ TEST(Loss, KeepsItsWeightsAsBuffersThatMove) {
   EXPECT_EQ(loss.weight->dtype(), DType::f64);
   EXPECT_TRUE(CrossEntropyLoss().state_dict().empty());
   EXPECT_EQ(to_string(loss), "CrossEntropyLoss()");
+}
+
+TEST(Layers, ShareTensorsWithWhatTheyReplace) {
+  const auto expect_shared = [](auto&& layer, const Tensor& x) {
+    using L = std::remove_cvref_t<decltype(layer)>;
+    L shared(layer, ShareTensors{});
+    EXPECT_TRUE(shared.weight->is_same(layer.weight));
+    EXPECT_EQ(values(shared(x)), values(layer(x)));
+    EXPECT_EQ(to_string(shared), to_string(layer));
+  };
+  expect_shared(Linear(3, 2, {.bias = false}), counting({2, 3}));
+  expect_shared(Embedding(5, 3, {.padding_idx = 1}), arange(0, 5));
+  expect_shared(Conv2d(4, 2, 3, {.stride = 2, .padding = 1, .groups = 2}), counting({1, 4, 5, 5}));
+  expect_shared(ConvTranspose2d(4, 2, 3, {.stride = 2, .groups = 2}), counting({1, 4, 5, 5}));
 }
 
 }  // namespace

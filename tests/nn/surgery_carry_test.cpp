@@ -26,6 +26,18 @@ TEST(Surgery, CarriesModeDeviceAndDtypeOver) {
   EXPECT_EQ(trained.weight->device(), net.stem->a->device());
 }
 
+TEST(Surgery, KeepsTheDtypeOfWhatItBringsWhereAsked) {
+  Sequential net(make<Linear>(2, 2));
+  net.to(DType::bf16);
+  const auto rule = [](Linear&) { return make<Linear>(2, 2); };
+  Report report = surgery::replace<Linear>(net, rule, {.keep_dtype = true});
+  EXPECT_EQ(net.parameters()[0].dtype(), DType::f32);
+  report.undo();
+  EXPECT_EQ(net.parameters()[0].dtype(), DType::bf16);
+  surgery::replace<Linear>(net, rule);
+  EXPECT_EQ(net.parameters()[0].dtype(), DType::bf16);
+}
+
 TEST(Surgery, TheModelDecidesForModulesWithoutTensors) {
   Sequential net(make<Linear>(2, 2), make<ReLU>());
   net.to(DType::bf16);

@@ -149,11 +149,9 @@ TEST(Surgery, ModulesOfTheModelAreFoundInsideOfReplacements) {
 TEST(Surgery, AReplacementMayHoldWhatItReplaces) {
   const auto first = make<ReLU>();
   Sequential net(first, make<Sequential>(first, make<ReLU>()));
-  const auto owner_of = [&](ReLU& relu) -> std::shared_ptr<Layer> {
-    if (&relu == first.get()) return first;
-    return std::dynamic_pointer_cast<Sequential>(net[1].get())->operator[](1).get();
+  const auto rule = [](ReLU& /*old*/, const Match& match) {
+    return make<Wrapper<>>(std::dynamic_pointer_cast<Layer>(match.module));
   };
-  const auto rule = [&](ReLU& relu) { return make<Wrapper<>>(owner_of(relu)); };
   const Names before = layout_of(net);
   Report report = surgery::replace<ReLU>(net, rule);
   EXPECT_EQ(layout_of(net),
