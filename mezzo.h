@@ -16,6 +16,7 @@
 #include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/engine.h"
 #include "mezzo/autograd/grad_mode.h"
+#include "mezzo/autograd/gradcheck.h"
 #include "mezzo/autograd/registry.h"
 #include "mezzo/core/backend.h"
 #include "mezzo/core/cuda.h"
