@@ -206,9 +206,10 @@ class ConfusionMatrix final : public Metric {
 };
 
 /// How the scores of classes become one: of all decisions together (micro: the accuracy), their mean over the
-/// classes that occur in targets or predictions (macro), their mean by the number of targets (weighted), or
-/// not at all (none: compute() gives [num_classes]).
-enum class Average : std::uint8_t { micro, macro, weighted, none };
+/// classes that occur in targets or predictions (macro), their mean by the number of targets (weighted), that
+/// of class 1 of two classes (binary; ValueError for another number of classes), or not at all (none:
+/// compute() gives [num_classes]).
+enum class Average : std::uint8_t { micro, macro, weighted, binary, none };
 struct ClassScoreOptions {
   Average average = Average::macro;
   std::int64_t ignore_index = -100;
@@ -240,10 +241,60 @@ class Recall final : public ClassScore {
  public:
   explicit Recall(std::int64_t num_classes, ClassScoreOptions options = {});
 };
-/// 2 right / (predicted + targets), the harmonic mean of both. Source: torchmetrics.F1Score.
+/// 2 right / (predicted + targets), the harmonic mean of both; of masks the Dice score. Source:
+/// torchmetrics.F1Score.
 class F1Score final : public ClassScore {
  public:
   explicit F1Score(std::int64_t num_classes, ClassScoreOptions options = {});
+};
+
+/// right / (predicted + targets - right), the intersection over union (IoU). Source:
+/// torchmetrics.JaccardIndex.
+class JaccardIndex final : public ClassScore {
+ public:
+  explicit JaccardIndex(std::int64_t num_classes, ClassScoreOptions options = {});
+};
+
+struct ThresholdOptions {
+  std::int64_t thresholds = 1000;  ///< i / (thresholds - 1), to which probabilities are rounded down
+  std::int64_t ignore_index = -100;
+};
+/// Scores of a binary classifier over all thresholds: probabilities against targets of 0 and 1, counted per
+/// threshold. Shapes: both the same. Throws: ValueError for fewer than 2 thresholds; IndexError for what is
+/// no probability and for other targets, with nothing counted (on a CUDA device a fault).
+class ThresholdScore : public Metric {
+ public:
+  /// `preds`: probabilities of 1, as sigmoid(logits).
+  void update(const Tensor& preds, const Tensor& target);
+
+ protected:
+  ThresholdScore(std::string name, ThresholdOptions options);
+  /// f64 [thresholds], from the highest on: targets of 1 and of 0 at each threshold, and all up to it.
+  struct Curve {
+    Tensor positives, negatives, true_positives, false_positives;
+  };
+  [[nodiscard]] Curve curve(const std::vector<Tensor>& sums) const;
+
+ private:
+  ThresholdOptions options_;
+};
+/// The area under the curve of true over false positive rates; 0 where all targets are alike. Source:
+/// torchmetrics.AUROC(task="binary", thresholds=...).
+class AUROC final : public ThresholdScore {
+ public:
+  explicit AUROC(ThresholdOptions options = {});
+
+ private:
+  [[nodiscard]] Tensor result(const std::vector<Tensor>& sums) const override;
+};
+/// The sum over thresholds of precision times what recall grows by. Source:
+/// torchmetrics.AveragePrecision(task="binary", thresholds=...).
+class AveragePrecision final : public ThresholdScore {
+ public:
+  explicit AveragePrecision(ThresholdOptions options = {});
+
+ private:
+  [[nodiscard]] Tensor result(const std::vector<Tensor>& sums) const override;
 };
 
 }  // namespace mezzo::train

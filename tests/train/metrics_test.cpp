@@ -88,6 +88,7 @@ TEST(Metrics, AveragesAndShares) {
     expect_values(updated(Precision(5, {.average = average})).compute(), ("precision_" + name).c_str());
     expect_values(updated(Recall(5, {.average = average})).compute(), ("recall_" + name).c_str());
     expect_values(updated(F1Score(5, {.average = average})).compute(), ("f1_" + name).c_str());
+    expect_values(updated(JaccardIndex(5, {.average = average})).compute(), ("jaccard_" + name).c_str());
   }
   expect_values(updated(ConfusionMatrix(5, {.normalize = Normalize::by_target})).compute(), "confusion_true");
   expect_values(updated(ConfusionMatrix(5, {.normalize = Normalize::by_prediction})).compute(),
@@ -123,6 +124,54 @@ TEST(Metrics, BinaryDecisionsAreClasses) {
   f1.update(logit.ge(0), target);
   // Class 1: right 1, predicted 2, targets 2. Class 0 alike.
   EXPECT_EQ(f1.compute().to_vector<double>(), (std::vector{0.5, 0.5}));
+}
+
+/// A metric of the binary batches, of their probabilities or of the decisions that these are above 1/2.
+template <class M>
+Tensor of_binary(M metric, DType dtype, bool decided = false) {
+  for (const Value& entry : expected()["binary"].as_list()) {
+    const Tensor p = tensor(numbers(entry["preds"]), {.dtype = dtype});
+    const Tensor target = tensor(numbers(entry["target"]), {.dtype = DType::i64});
+    metric.update(decided ? p.gt(0.5) : p, target);
+  }
+  return metric.compute();
+}
+
+TEST(Metrics, ThresholdsAreTorchmetrics) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    for (const std::int64_t n : {2, 11, 17}) {
+      const std::string number = std::to_string(n);
+      expect_values(of_binary(AUROC({.thresholds = n}), dtype), ("auroc_" + number).c_str());
+      expect_values(of_binary(AveragePrecision({.thresholds = n}), dtype), ("ap_" + number).c_str());
+    }
+    expect_values(of_binary(F1Score(2, {.average = Average::binary}), dtype, true), "f1_binary");
+    expect_values(of_binary(JaccardIndex(2, {.average = Average::binary}), dtype, true), "jaccard_binary");
+  }
+}
+
+TEST(Metrics, ThresholdsOfTheEnds) {
+  // The best and the worst order, with scores of 0 and 1, and targets that are all alike.
+  const Tensor p = tensor({0.0, 0.25, 1.0, 1.0}), target = tensor({false, false, true, true});
+  const auto area = [](const Tensor& scores, const Tensor& wanted) {
+    AUROC auroc;
+    auroc.update(scores, wanted);
+    return auroc.value();
+  };
+  EXPECT_EQ(area(p, target), 1);
+  EXPECT_EQ(area(p, logical_not(target)), 0);
+  EXPECT_EQ(area(full({4}, 0.5), target), 0.5);
+  EXPECT_EQ(area(p, ones({4}, {.dtype = DType::i64})), 0);
+  EXPECT_TRUE(std::isnan(AUROC().value()));
+  AveragePrecision precision, none;
+  precision.update(p, target);
+  EXPECT_EQ(precision.value(), 1);
+  none.update(p, zeros({4}, {.dtype = DType::i64}));
+  EXPECT_EQ(none.value(), 0);
+  // Every threshold i / 999 is rounded down to itself.
+  const Tensor all = arange(0, 1000, 1, {.dtype = DType::f64}) / 999.0;
+  AUROC each;
+  each.update(cat({all, all}), cat({zeros({1000}), ones({1000})}).to(DType::i64));
+  EXPECT_EQ(each.state()[0].narrow(0, 0, 2000).min().item(), 1);
 }
 
 TEST(Metrics, NumbersAreTorchmetrics) {
@@ -196,6 +245,12 @@ void for_each_metric(const F& f) {
   f([] { return Precision(5); }, classes);
   f([] { return Recall(5, {.average = Average::weighted}); }, classes);
   f([] { return F1Score(5, {.average = Average::none}); }, classes);
+  f([] { return JaccardIndex(5); }, classes);
+  const auto scores = [](auto& metric) {
+    metric.update(tensor({0.25, 1.0, 0.5, 0.75}), tensor({0, 1, 1, 0}));
+  };
+  f([] { return AUROC(); }, scores);
+  f([] { return AveragePrecision({.thresholds = 7}); }, scores);
   f([] { return Perplexity(); }, classes);
   f([] { return Mean(); }, values);
   f([] { return MeanSquaredError(); }, values);
@@ -363,6 +418,19 @@ TEST(Metrics, AClassOutOfRangeCountsNothing) {
   EXPECT_THROW(confusion.update(target, preds), IndexError);
   EXPECT_THROW(precision.update(preds, target), IndexError);
   EXPECT_THROW(precision.update(target, preds), IndexError);
+  AUROC auroc;
+  for (const double score : {-0.1, 1.1, std::nan("")}) {
+    EXPECT_EQ(test::message_of<IndexError>([&] {
+                return auroc.update(tensor({0.5, score, 0.5}), preds.clamp(0, 1)), 0;
+              }),
+              "AUROC: expected probabilities in [0, 1] and targets of 0 and 1, got one outside; give "
+              "sigmoid(logits), or set ignore_index");
+  }
+  EXPECT_THROW(auroc.update(tensor({0.5, 0.5, 0.5}), preds), IndexError);
+  EXPECT_EQ(sum(auroc.state()[0]).item(), 0);
+  EXPECT_THROW(auroc.update(preds, preds), ShapeError);
+  EXPECT_THROW(AUROC({.thresholds = 1}), ValueError);
+  EXPECT_THROW(F1Score(3, {.average = Average::binary}), ValueError);
   EXPECT_EQ(sum(confusion.compute()).item(), 0);
   for (const Tensor& sums : precision.state()) EXPECT_EQ(sum(sums).item(), 0);
 }

@@ -58,15 +58,16 @@ std::int64_t checked_classes(const std::string& name, std::int64_t num_classes) 
                    std::to_string(num_classes), "give the number of classes");
 }
 
-/// Adds 1 at each of the indices. Throws: IndexError that speaks of classes.
-void count_at(const Metric& metric, const Tensor& counts, const Tensor& index, std::int64_t classes) {
+/// Adds 1 at each of the indices. Throws: IndexError that says what was expected.
+void count_at(const Metric& metric, const Tensor& counts, const Tensor& index, const std::string& expected,
+              const char* fix = "check targets and predictions, or set ignore_index") {
   try {
     counts.scatter_add_(0, index, ones(index.shape(), {.dtype = DType::i64, .device = index.device()}));
   } catch (const IndexError&) {
-    throw IndexError(metric.name(), "classes in [0, " + std::to_string(classes) + ")", "one outside",
-                     "check targets and predictions, or set ignore_index");
+    throw IndexError(metric.name(), expected, "one outside", fix);
   }
 }
+std::string classes_below(std::int64_t classes) { return "classes in [0, " + std::to_string(classes) + ")"; }
 
 /// Where 0 <= x < classes.
 Tensor is_class(const Tensor& x, std::int64_t classes) { return logical_and(x.ge(0), x.lt(classes)); }
@@ -74,6 +75,11 @@ Tensor is_class(const Tensor& x, std::int64_t classes) { return logical_and(x.ge
 /// a / b in f64, and 0 where b is 0.
 Tensor share(const Tensor& a, const Tensor& b) {
   return where(b.eq(0), 0.0, a.to(DType::f64) / b.to(DType::f64));
+}
+
+/// `value`, and NaN where nothing was counted.
+Tensor nan_without(const Tensor& number, const Tensor& value) {
+  return where(number.eq(0), std::numeric_limits<double>::quiet_NaN(), value);
 }
 
 }  // namespace
@@ -135,7 +141,7 @@ void ConfusionMatrix::update(const Tensor& preds, const Tensor& target) {
     const Tensor valid = logical_and(is_class(t, classes_), is_class(p, classes_));
     const Tensor index = where(t.eq(options_.ignore_index), classes_ * classes_,
                                where(valid, t * classes_ + p, std::int64_t{-1}));
-    count_at(*this, sum(0), index.reshape({index.numel()}), classes_);
+    count_at(*this, sum(0), index.reshape({index.numel()}), classes_below(classes_));
   });
 }
 
@@ -161,7 +167,12 @@ ClassScore::ClassScore(std::string name, std::int64_t num_classes, ClassScoreOpt
              {{{3 * (checked_classes(name, num_classes) + 1)}, DType::i64}}),
       classes_(num_classes),
       options_(options),
-      score_(score) {}
+      score_(score) {
+  if (options.average == Average::binary && num_classes != 2) {
+    throw ValueError(this->name(), "2 classes with Average::binary", std::to_string(num_classes),
+                     "use another average");
+  }
+}
 
 void ClassScore::update(const Tensor& preds, const Tensor& target) {
   require_targets(*this, preds, target);
@@ -177,7 +188,7 @@ void ClassScore::update(const Tensor& preds, const Tensor& target) {
     const Tensor counts = logical_not(ignored);
     const Tensor index =
         cat({place(t, logical_and(counts, t.eq(p)), 0), place(p, counts, 1), place(t, counts, 2)});
-    count_at(*this, sum(0), index, classes_);
+    count_at(*this, sum(0), index, classes_below(classes_));
   });
 }
 
@@ -185,13 +196,13 @@ Tensor ClassScore::result(const std::vector<Tensor>& sums) const {
   const Tensor table = sums[0].reshape({3, classes_ + 1}).narrow(1, 0, classes_).to(DType::f64);
   const Tensor right = table.select(0, 0), predicted = table.select(0, 1), targets = table.select(0, 2);
   const Tensor number = mezzo::sum(targets);
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  const auto or_nan = [&](const Tensor& value) { return where(number.eq(0), kNan, value); };
+  const auto or_nan = [&](const Tensor& value) { return nan_without(number, value); };
   if (options_.average == Average::micro) {
     return or_nan(score_(mezzo::sum(right), mezzo::sum(predicted), number));
   }
   const Tensor scores = score_(right, predicted, targets);
   if (options_.average == Average::none) return or_nan(scores);
+  if (options_.average == Average::binary) return or_nan(scores.select(0, 1));
   const Tensor weights =
       options_.average == Average::weighted ? targets : (predicted + targets).gt(0).to(DType::f64);
   return mezzo::sum(scores * weights) / mezzo::sum(weights);
@@ -214,5 +225,75 @@ F1Score::F1Score(std::int64_t num_classes, ClassScoreOptions options)
                  [](const Tensor& right, const Tensor& predicted, const Tensor& targets) {
                    return share(right * 2, predicted + targets);
                  }) {}
+
+JaccardIndex::JaccardIndex(std::int64_t num_classes, ClassScoreOptions options)
+    : ClassScore("JaccardIndex", num_classes, options,
+                 [](const Tensor& right, const Tensor& predicted, const Tensor& targets) {
+                   return share(right, predicted + targets - right);
+                 }) {}
+
+// Counts of [target, threshold], row-major, and behind them of what is ignored.
+ThresholdScore::ThresholdScore(std::string name, ThresholdOptions options)
+    : Metric(name,
+             "(" + std::to_string(options.thresholds) + " thresholds, " +
+                 class_options(options.ignore_index) + ")",
+             {{{2 * checked_classes(name, options.thresholds) + 1}, DType::i64}}),
+      options_(options) {
+  if (options.thresholds < 2) {
+    throw ValueError(this->name(), "at least 2 thresholds", std::to_string(options.thresholds),
+                     "the default is 1000");
+  }
+}
+
+void ThresholdScore::update(const Tensor& preds, const Tensor& target) {
+  require_targets(*this, preds, target);
+  if (!is_floating(preds.dtype()) || preds.shape() != target.shape()) {
+    throw ShapeError(name(), "probabilities and targets of one shape",
+                     to_string(preds.shape()) + " " + std::string(info(preds.dtype()).name) + " and " +
+                         to_string(target.shape()),
+                     "select the scores of class 1, and give sigmoid(logits)");
+  }
+  count(target, [&] {
+    const std::int64_t n = options_.thresholds;
+    const double last = static_cast<double>(n - 1);
+    const Tensor p = preds.to(DType::f64).reshape({preds.numel()});
+    const Tensor t = target.to(DType::i64).reshape({target.numel()});
+    // Products are rounded, so the threshold is looked at again.
+    const Tensor near = floor(p * last), above = ((near + 1.0) / last).le(p), below = (near / last).gt(p);
+    const Tensor threshold = near.to(DType::i64) + above.to(DType::i64) - below.to(DType::i64);
+    const Tensor valid = logical_and(logical_and(p.ge(0), p.le(1)), is_class(t, 2));
+    const Tensor index =
+        where(t.eq(options_.ignore_index), 2 * n, where(valid, t * n + threshold, std::int64_t{-1}));
+    count_at(*this, sum(0), index, "probabilities in [0, 1] and targets of 0 and 1",
+             "give sigmoid(logits), or set ignore_index");
+  });
+}
+
+ThresholdScore::Curve ThresholdScore::curve(const std::vector<Tensor>& sums) const {
+  const std::int64_t n = options_.thresholds;
+  const Tensor counts = flip(sums[0].narrow(0, 0, 2 * n).reshape({2, n}), {1}).to(DType::f64);
+  const Tensor from = cumsum(counts, 1);
+  return {counts.select(0, 1), counts.select(0, 0), from.select(0, 1), from.select(0, 0)};
+}
+
+AUROC::AUROC(ThresholdOptions options) : ThresholdScore("AUROC", options) {}
+
+Tensor AUROC::result(const std::vector<Tensor>& sums) const {
+  // Trapezoids, one for each threshold: from 0, 0 on to 1, 1.
+  const Curve c = curve(sums);
+  const Tensor height = c.true_positives - c.positives * 0.5;
+  const Tensor positives = mezzo::sum(c.positives), negatives = mezzo::sum(c.negatives);
+  return nan_without(positives + negatives, share(mezzo::sum(c.negatives * height), positives * negatives));
+}
+
+AveragePrecision::AveragePrecision(ThresholdOptions options) : ThresholdScore("AveragePrecision", options) {}
+
+Tensor AveragePrecision::result(const std::vector<Tensor>& sums) const {
+  const Curve c = curve(sums);
+  const Tensor precision = share(c.true_positives, c.true_positives + c.false_positives);
+  const Tensor positives = mezzo::sum(c.positives);
+  return nan_without(positives + mezzo::sum(c.negatives),
+                     share(mezzo::sum(c.positives * precision), positives));
+}
 
 }  // namespace mezzo::train

@@ -6,8 +6,9 @@ import json
 
 import torch
 import torchmetrics
-from torchmetrics.classification import (MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score,
-                                         MulticlassPrecision, MulticlassRecall)
+from torchmetrics.classification import (BinaryAUROC, BinaryAveragePrecision, BinaryF1Score, BinaryJaccardIndex,
+                                         MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score,
+                                         MulticlassJaccardIndex, MulticlassPrecision, MulticlassRecall)
 from torchmetrics.text import Perplexity
 
 torch.manual_seed(21)
@@ -43,7 +44,8 @@ result = {
     "confusion_pred": run(MulticlassConfusionMatrix(normalize="pred", **options)),
     "confusion_all": run(MulticlassConfusionMatrix(normalize="all", **options)),
 }
-for name, kind in (("precision", MulticlassPrecision), ("recall", MulticlassRecall), ("f1", MulticlassF1Score)):
+for name, kind in (("precision", MulticlassPrecision), ("recall", MulticlassRecall), ("f1", MulticlassF1Score),
+                   ("jaccard", MulticlassJaccardIndex)):
     for average in ("micro", "macro", "weighted", "none"):
         result[f"{name}_{average}"] = run(kind(average=average, **options))
 
@@ -67,4 +69,17 @@ mean = torchmetrics.MeanMetric().set_dtype(torch.float64)
 for p, w in zip(preds, weights):
     mean.update(p, w)
 result["weighted_mean"] = mean.compute().item()
+
+# Multiples of 1/16, which are thresholds themselves where there are 17; scores of 1 are left out, as torchmetrics' curve
+# then does not begin at 0, 0.
+binary = [((torch.rand(n) * 16).floor() / 16, torch.randint(0, 2, (n,))) for n in (20, 9)]
+binary[0][1][3] = -100
+result["binary"] = [{"preds": p.tolist(), "target": t.tolist()} for p, t in binary]
+for name, metric in ([(f"auroc_{n}", BinaryAUROC(thresholds=n, ignore_index=-100)) for n in (2, 11, 17)] +
+                     [(f"ap_{n}", BinaryAveragePrecision(thresholds=n, ignore_index=-100)) for n in (2, 11, 17)] +
+                     [("f1_binary", BinaryF1Score(ignore_index=-100)),
+                      ("jaccard_binary", BinaryJaccardIndex(ignore_index=-100))]):
+    for p, t in binary:
+        metric.update(p, t)
+    result[name] = metric.compute().item()
 print(json.dumps(result))
