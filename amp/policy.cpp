@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <list>
+#include <ostream>
 #include <vector>
 
 #include "mezzo/autograd/region.h"
@@ -130,6 +131,10 @@ std::string to_string(const std::vector<PolicyRow>& rows) {
         .append("\n");
   }
   return text + "passthrough: " + rest_of(rows) + "\nin float8 under fp8: " + float8_ops(rows, "") + "\n";
+}
+
+std::ostream& operator<<(std::ostream& stream, const std::vector<PolicyRow>& rows) {
+  return stream << to_string(rows);
 }
 
 std::string to_markdown(const std::vector<PolicyRow>& rows) {

@@ -1,6 +1,7 @@
 // The autocast dispatch table as data: the category of each op, its meaning, and overrides for a scope.
 #pragma once
 
+#include <iosfwd>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,6 +25,8 @@ struct PolicyRow {
 /// The table as text, one line per category with its ops; passthrough (all others) is counted, not listed.
 /// A line more names those that run in float8.
 [[nodiscard]] std::string to_string(const std::vector<PolicyRow>& rows);
+/// `std::cout << amp::policy()`.
+std::ostream& operator<<(std::ostream& stream, const std::vector<PolicyRow>& rows);
 /// The policy as a Markdown table, which docs/mixed_precision.md shows.
 [[nodiscard]] std::string to_markdown(const std::vector<PolicyRow>& rows);
 

@@ -93,6 +93,10 @@ struct TrainerSave {
   std::string metric = {};                    ///< of eval_results, which says what is best; empty: none is
   Best best = Best::lowest;
   bool background = true;
+  /// A safetensors file of the model's weights alone, under their names in its state dict: those of the best
+  /// evaluation of eval_loader so far, by `metric`, else by the loss; averages where an EMA or SWA has taken
+  /// their place. Written at the end of such an evaluation. Empty: none.
+  std::string best_weights = {};
 };
 
 /// Which steps of a fit() are profiled (profile/profiler.h). "profile.txt" and "trace.json" are left in the

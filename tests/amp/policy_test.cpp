@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <sstream>
 #include <thread>
 
 #include "mezzo/amp/autocast.h"
@@ -77,6 +78,9 @@ TEST(Policy, UnknownOpsAreRefused) { EXPECT_THROW(PolicyOverride("sofmax", Categ
 
 TEST(Policy, TextListsTheFourCategoriesAndCountsTheRest) {
   const std::string text = to_string(policy());
+  std::ostringstream printed;
+  printed << policy();
+  EXPECT_EQ(printed.str(), text);
   for (const char* part : {"lower_precision: ", "fp32: ", "promote: ", " dot, ",
                            "banned: binary_cross_entropy\n", "all other ops ("}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;

@@ -361,6 +361,54 @@ TEST_F(TrainerResume, KeepsTheLastAndTheBest) {
   EXPECT_LE(manager.steps().size(), 2U);
 }
 
+TEST_F(TrainerResume, LeavesTheWeightsOfTheBestEvaluation) {
+  for (const bool averaged : {false, true}) {
+    Bench bench({});
+    TrainerOptions options = bench.options();
+    options.eval_loader = *bench.loader;
+    options.metrics = {{"accuracy", Accuracy()}};
+    options.max_duration = "4ep";
+    options.eval_interval = "4ba";
+    const std::string file = path(averaged ? "ema.safetensors" : "best.safetensors");
+    options.save = {.folder = path(averaged ? "ema" : "plain"), .best_weights = file};
+    if (averaged) options.algorithms = {algorithms::EMA({.decay = 0.5})};
+    double best = INFINITY;
+    std::int64_t best_batch = 0;
+    options.callbacks = {on(Event::eval_end, [&](State& state) {
+      if (state.eval_results.at("loss") >= best) return;
+      best = state.eval_results.at("loss"), best_batch = state.time.batch;
+    })};
+    Trainer(options).fit();
+    const io::TensorFile saved = io::TensorFile::load(file);
+    EXPECT_EQ(saved.metadata.at("batch"), std::to_string(best_batch));
+    EXPECT_EQ(saved.metadata.at("loss"), Value(best).to_string());
+    // Loaded into a plain model they give the loss of that evaluation.
+    Bench other({});
+    other.net->load_state_dict(saved.tensors);
+    EXPECT_EQ(evaluate(*other.net, *other.loader, {}, {.loss = nn::CrossEntropyLoss()}).at("loss"), best);
+
+    // A run that goes on keeps them until an evaluation is better.
+    bool is_better = false;
+    options.resume = true;
+    options.max_duration = "5ep";
+    options.callbacks = {on(Event::eval_end, [&](State& state) {
+      is_better = is_better || state.eval_results.at("loss") < best;
+    })};
+    Trainer(options).fit();
+    EXPECT_EQ(io::TensorFile::load(file).metadata.at("batch") != std::to_string(best_batch), is_better);
+  }
+}
+
+TEST_F(TrainerResume, RefusesBestWeightsThatNothingDecides) {
+  Bench bench({});
+  TrainerOptions options = bench.options();
+  options.save = {.best_weights = path("best.safetensors")};
+  EXPECT_THROW(Trainer{options}, ValueError);  // no eval_loader
+  options.eval_loader = *bench.loader;
+  options.save = {.folder = path("run"), .best_weights = path("run/best.safetensors")};
+  EXPECT_THROW(Trainer{options}, ValueError);  // the name of a checkpoint
+}
+
 /// Runs out of memory when it is given more samples than it has room for, late: statistics of batch norm and
 /// random numbers are used by then.
 class Crowded final : public nn::Layer {

@@ -1,6 +1,7 @@
 // Checks of all that can be known to be wrong before a training begins.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "mezzo/core/error.h"
 #include "mezzo/dist/detail/reducer.h"
@@ -103,6 +104,15 @@ void check_saving(const TrainerOptions& options) {
           "give .save = {.folder = \"run\"}");
   require(options.on_signal == OnSignal::leave || !save.folder.empty(),
           "a folder for the checkpoint of on_signal", "no save.folder", "give .save = {.folder = \"run\"}");
+  if (!save.best_weights.empty()) {
+    require(options.eval_loader.defined(), "an eval_loader, for save.best_weights", "none",
+            "give .eval_loader");
+    const auto folder = std::filesystem::path(save.best_weights).parent_path();
+    require(save.folder.empty() ||
+                folder.lexically_normal() != std::filesystem::path(save.folder).lexically_normal(),
+            "save.best_weights outside of save.folder, where best.safetensors is a checkpoint",
+            save.best_weights, "name a file elsewhere");
+  }
   if (save.metric.empty()) return;
   require(options.eval_loader.defined(), "an eval_loader, for save.metric = " + save.metric, "none",
           "give .eval_loader");

@@ -97,6 +97,9 @@ class TrainerCore {
   void load_parts(const std::string& path);
   void load_weights(const std::string& path);
   void save_now();
+  /// Writes save.best_weights if an evaluation that has just ended is the best.
+  void save_best_weights();
+  [[nodiscard]] std::string best_metric() const;
   /// Until what was saved is on the disk.
   void wait_for_files();
   [[nodiscard]] bool saves() const noexcept { return !options_.save.folder.empty(); }
@@ -185,6 +188,7 @@ class TrainerCore {
   Value first_rates_ = Value::List{};  ///< learning rates of the groups when the trainer was made
   Parts parts_;
   std::unique_ptr<CheckpointManager> checkpoints_;
+  std::optional<double> best_result_;  ///< of the evaluations, whose weights are in save.best_weights
 
   bool is_epoch_open_ = false;  ///< the loader's loop is under way
   std::int64_t loads_ = 0;      ///< checkpoints loaded

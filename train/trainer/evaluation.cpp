@@ -201,6 +201,7 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
       [&](std::int64_t batches) {
         require_batches("Trainer::eval", batches);
         state_.eval_results = parallel_.is_alone() ? counting.results() : counting.results(parallel_);
+        if (is_own) save_best_weights();
       });
   if (is_own) evaluated_at_ = state_.time.batch;
   event(Event::eval_end);

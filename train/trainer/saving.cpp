@@ -6,6 +6,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
+#include "mezzo/io/json.h"
 #include "mezzo/train/trainer/core.h"
 
 namespace mezzo::train {
@@ -20,6 +21,15 @@ void require_readable(const ParallelRun& run, const std::string& path, bool if_i
     throw IoError("Trainer", "a checkpoint that all ranks can read", "'" + path + "', which one cannot",
                   "keep the folder where all machines see it");
   });
+}
+
+/// The result that weights in a file had, if it is one of save_best_weights.
+std::optional<double> best_result_in(const std::string& path, const std::string& metric) {
+  if (path.empty() || !std::filesystem::exists(path)) return std::nullopt;
+  const io::Metadata metadata = io::TensorFile::load(path, Device::cpu(), {.mapped = true}).metadata;
+  const auto found = metadata.find(metric);
+  if (found == metadata.end()) return std::nullopt;
+  return io::parse_json(found->second).as_double();
 }
 
 }  // namespace
@@ -40,7 +50,10 @@ void TrainerCore::begin_from_checkpoint() {
                                    .gradients = false});
     });
     if (options_.resume) is_loaded = load_latest();
-    if (is_loaded) saved_at_ = state_.time.batch;
+    if (is_loaded) {
+      saved_at_ = state_.time.batch;
+      best_result_ = best_result_in(options_.save.best_weights, best_metric());
+    }
   }
   if (!is_loaded && !options_.load.empty()) load_file(options_.load);
   // Later checkpoints are of another run, or of a time that this run has gone back from, or damaged.
@@ -140,6 +153,28 @@ void TrainerCore::save_now() {
   });
   saved_at_ = state_.time.batch;
   set_aside_from_.reset();
+}
+
+std::string TrainerCore::best_metric() const {
+  return options_.save.metric.empty() ? "loss" : options_.save.metric;
+}
+
+void TrainerCore::save_best_weights() {
+  const TrainerSave& save = options_.save;
+  if (save.best_weights.empty()) return;
+  const double result = detail::result_of("Trainer", state_.eval_results, best_metric());
+  const bool is_better =
+      !best_result_ || (save.best == Best::lowest ? result < *best_result_ : result > *best_result_);
+  if (std::isnan(result) || !is_better) return;
+  parallel_.together([&] {
+    if (!parallel_.is_first()) return;
+    io::TensorFile{state_.model.state_dict(),
+                   {{"format", "pt"},
+                    {best_metric(), Value(result).to_string()},
+                    {"batch", std::to_string(state_.time.batch)}}}
+        .save(save.best_weights);
+  });
+  best_result_ = result;
 }
 
 void TrainerCore::wait_for_files() {
