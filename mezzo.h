@@ -15,6 +15,7 @@
 #include "mezzo/amp/trace.h"
 #include "mezzo/autograd/checkpoint.h"
 #include "mezzo/autograd/engine.h"
+#include "mezzo/autograd/function.h"
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/autograd/gradcheck.h"
 #include "mezzo/autograd/registry.h"
