@@ -24,6 +24,11 @@ constexpr std::string_view kNpySuffix = ".npy";
 
 /// The array that `source` gives, of `size` bytes in all.
 Tensor read_array(detail::ByteSource& source, std::uint64_t size, const std::string& what) {
+  if (size < 8) {
+    throw IoError(source.op(), "a .npy array" + what,
+                  (what.empty() ? "a file of " : "") + std::to_string(size) + " bytes",
+                  "write it with numpy.save");
+  }
   const detail::NpyHeader header = detail::read_npy_header(source, what);
   const auto element = static_cast<std::size_t>(size_of(header.dtype));
   const std::size_t wanted = static_cast<std::size_t>(detail::checked_count(header.shape)) * element;
@@ -51,10 +56,6 @@ Tensor read_array(detail::ByteSource& source, std::uint64_t size, const std::str
 
 Tensor read_npy(const std::string& path) {
   InputFile file(path, "read_npy");
-  if (file.size() < 8) {
-    throw IoError(file.op(), "a .npy array", "a file of " + std::to_string(file.size()) + " bytes",
-                  "write it with numpy.save");
-  }
   detail::FileRange source(file, 0, file.size());
   return read_array(source, file.size(), "");
 }

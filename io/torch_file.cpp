@@ -2,6 +2,7 @@
 // checked against its storage.
 #include "mezzo/io/torch_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/file_kind.h"
 #include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/detail/torch/pickle_codes.h"
 #include "mezzo/io/detail/torch/unpickler.h"
@@ -38,13 +40,15 @@ constexpr std::string_view kPickleName = "/data.pkl";
 /// Refuses what is no zip archive, by what it is.
 void check_is_archive(const std::string& path) {
   InputFile file(path, "load_torch");
-  std::array<std::byte, 4> begin{};
-  if (file.size() >= begin.size()) file.read(begin);
+  std::array<std::byte, 24> begin{};
+  file.read(
+      std::span(begin).first(static_cast<std::size_t>(std::min<std::uint64_t>(begin.size(), file.size()))));
   if (detail::is_zip(begin)) return;
   if (begin[0] == std::byte{0x80}) {
     refuse_file(file.op(), "a file of an older torch.save, or a bare pickle",
                 "write it again with a PyTorch since 1.6: torch.save(torch.load(path), path)");
   }
+  detail::refuse_other_file(file.op(), "a file of torch.save", begin);
   refuse_file(file.op(), "another kind of file", "check the path; io::load reads safetensors");
 }
 

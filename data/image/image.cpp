@@ -8,6 +8,7 @@
 #include "mezzo/core/error.h"
 #include "mezzo/data/image/codecs.h"
 #include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/file_kind.h"
 
 namespace mezzo::data {
 
@@ -52,6 +53,7 @@ Pixels decode_pixels(std::span<const std::byte> bytes, const std::string& op, st
   const detail::ImageLimits limits{.op = op, .max_pixels = static_cast<std::uint64_t>(max_pixels)};
   if (begins_with(bytes, "\x89PNG\r\n\x1A\n")) return detail::decode_png(bytes, limits);
   if (begins_with(bytes, "\xFF\xD8\xFF")) return detail::decode_jpeg(bytes, limits);
+  io::detail::refuse_other_file(op, "a PNG or JPEG image", bytes);
   throw IoError(op, "a PNG or JPEG image", image_kind(bytes), "convert it");
 }
 

@@ -9,6 +9,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/io/detail/file_kind.h"
 
 namespace mezzo::io::detail {
 
@@ -203,8 +204,10 @@ NpyHeader read_npy_header(ByteSource& source, const std::string& what) {
   std::array<std::byte, 8> begin{};
   source.read(begin);
   const std::string_view magic(reinterpret_cast<const char*>(begin.data()), kNpyMagic.size());
-  if (magic != kNpyMagic)
+  if (magic != kNpyMagic) {
+    refuse_other_file(source.op(), "a .npy array" + what, begin);
     throw IoError(source.op(), "a .npy array" + what, "other bytes", "write it with numpy.save");
+  }
   const int version = std::to_integer<int>(begin[6]);
   if (version < 1 || version > 3 || begin[7] != std::byte{0}) {
     throw IoError(source.op(), "format 1.0, 2.0 or 3.0" + what,
