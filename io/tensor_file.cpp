@@ -360,14 +360,6 @@ void TensorFile::add(std::string_view prefix, const NamedTensors& named) {
   for (const auto& [name, tensor] : named) tensors.emplace_back(std::string(prefix) + name, tensor);
 }
 
-TensorFile::NamedTensors TensorFile::with_prefix(std::string_view prefix) const {
-  NamedTensors result;
-  for (const auto& [name, tensor] : tensors) {
-    if (name.starts_with(prefix)) result.emplace_back(name.substr(prefix.size()), tensor);
-  }
-  return result;
-}
-
 void TensorFile::save(const std::string& path, const SaveOptions& options) const {
   std::uint64_t bytes = 0;
   for (const auto& [name, tensor] : tensors) {

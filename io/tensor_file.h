@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/core/tensor.h"
+#include "mezzo/core/named_tensors.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::io {
@@ -38,7 +38,7 @@ struct SaveOptions {
 ///   file.save("run.safetensors");
 ///   net.load_state_dict(io::TensorFile::load("run.safetensors").with_prefix("model."));
 struct TensorFile {
-  using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+  using NamedTensors = mezzo::NamedTensors;
 
   NamedTensors tensors;
   Metadata metadata;
@@ -46,7 +46,9 @@ struct TensorFile {
   /// Appends tensors, each under `prefix` and its name. They are held, not copied, until `save` reads them.
   void add(std::string_view prefix, const NamedTensors& named);
   /// The tensors whose names begin with `prefix`, in order, under their names without it.
-  [[nodiscard]] NamedTensors with_prefix(std::string_view prefix) const;
+  [[nodiscard]] NamedTensors with_prefix(std::string_view prefix) const {
+    return tensors.with_prefix(prefix);
+  }
 
   /// Writes `path`, all or nothing (see AtomicFile): values row-major, from any device and layout. Throws:
   /// ValueError for an undefined tensor, and what write_safetensors throws: IoError for a name that occurs

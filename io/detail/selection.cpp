@@ -4,7 +4,7 @@
 #include <set>
 
 #include "mezzo/core/error.h"
-#include "mezzo/core/nearest_name.h"
+#include "mezzo/core/text/nearest_name.h"
 #include "mezzo/core/value.h"
 
 namespace mezzo::io::detail {

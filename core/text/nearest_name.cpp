@@ -1,6 +1,6 @@
 // What two names share is counted from both ends: a letter that is wrong, a prefix that is missing or too
 // much leaves the rest.
-#include "mezzo/core/nearest_name.h"
+#include "mezzo/core/text/nearest_name.h"
 
 #include <algorithm>
 #include <cstddef>
