@@ -9,7 +9,7 @@ set(mezzo_sample_folders core autograd kernels/cpu kernels/cuda kernels/gemm ker
 set(mezzo_sample_files
   amp: autocast captured_step float8 grad_scaler grad_scaler_state policy
   io: json
-  io/detail: file json_scanner
+  io/detail: file file_kind json_scanner
   kernels: device_kernel
   nn/layers: layer_support linear
   nn/module: call cloning convert hooks module module_slots print sequential

@@ -91,10 +91,18 @@ CsvNumber csv_real(std::string_view digits, bool negative) noexcept {
   return number;
 }
 
+/// 1 and 0 for what pandas takes for bools.
+CsvNumber csv_bool(std::string_view text) noexcept {
+  const bool is_true = text == "True" || text == "TRUE" || text == "true";
+  if (!is_true && text != "False" && text != "FALSE" && text != "false") return {};
+  return {.kind = CsvNumber::Kind::integer, .integer = is_true ? 1 : 0, .real = is_true ? 1.0 : 0.0};
+}
+
 /// The number that all of `text` is, by std::from_chars, and the cases that it leaves out: a plus sign, and
 /// numbers beyond the range. Integers of more than 64 bits are real; those beyond the range of double are
 /// infinite or 0.
 CsvNumber parse_any_csv_number(std::string_view text) noexcept {
+  if (const CsvNumber word = csv_bool(text); word.kind != CsvNumber::Kind::none) return word;
   const bool negative = !text.empty() && text.front() == '-';
   if (negative || (!text.empty() && text.front() == '+')) text.remove_prefix(1);
   if (text.empty()) return {};
@@ -118,6 +126,15 @@ CsvNumber parse_csv_number(std::string_view text) noexcept {
     value = value * 10 + (text[at] - '0');
   if (at == 0 || at < text.size()) return parse_any_csv_number(text);
   return {.kind = CsvNumber::Kind::integer, .integer = value, .real = static_cast<double>(value)};
+}
+
+/// parse_csv_number() where numbers have another sign than '.' before their fraction.
+CsvNumber parse_csv_number(std::string_view text, char decimal) {
+  if (decimal == '.') return parse_csv_number(text);
+  if (text.find('.') != std::string_view::npos) return {};
+  std::string with_dot(text);
+  if (const std::size_t at = text.find(decimal); at != std::string_view::npos) with_dot[at] = '.';
+  return parse_csv_number(with_dot);
 }
 
 /// `text` without spaces and tabs around it.
@@ -166,6 +183,7 @@ class MissingValues {
 struct ColumnRules {
   MissingValues missing;
   std::optional<std::int64_t> fill_value;
+  char decimal = '.';
 };
 
 /// A column of the file while it is read: its type follows from its values, unless it was asked for. i64
@@ -191,7 +209,7 @@ class ColumnBuilder {
       add_text(field);
       return;
     }
-    const CsvNumber number = parse_csv_number(trimmed);
+    const CsvNumber number = parse_csv_number(trimmed, rules.decimal);
     const bool is_integer = number.kind == CsvNumber::Kind::integer;
     if (number.kind == CsvNumber::Kind::none) {
       if (is_asked_for_) refuse(quote(field), "ask for text, or say in .missing what it is", scanner);
@@ -430,6 +448,14 @@ void read_rows(CsvScanner scanner, std::vector<ColumnBuilder>& builders, std::si
 
 void check_options(const CsvOptions& options) {
   const auto is_break = [](char c) { return c == '\n' || c == '\r'; };
+  const char comment = options.comment.value_or('\0');
+  if (options.decimal == options.delimiter || options.decimal == options.quote ||
+      is_csv_digit(options.decimal) ||
+      (options.comment && (comment == options.delimiter || comment == options.quote || is_break(comment)))) {
+    throw ValueError("read_csv", "a .decimal and a .comment that differ from .delimiter and .quote",
+                     quote({&options.decimal, 1}) + " and " + quote({&comment, 1}),
+                     "give another .delimiter");
+  }
   if (options.delimiter == options.quote || is_break(options.delimiter) || is_break(options.quote)) {
     throw ValueError("read_csv", "a .delimiter and a .quote that differ and end no line",
                      quote({&options.delimiter, 1}) + " and " + quote({&options.quote, 1}), "");
@@ -447,9 +473,11 @@ Table read_csv(const std::string& path, const CsvOptions& options) {
   check_options(options);
   const io::MappedFile file(path, "read_csv");
   CsvScanner scanner(file.op(), {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
-                     options.delimiter, options.quote);
+                     options.delimiter, options.quote, options.comment);
   const std::vector<std::string> names = column_names(scanner, options);
-  const ColumnRules rules{.missing = MissingValues(options.missing), .fill_value = options.fill_value};
+  const ColumnRules rules{.missing = MissingValues(options.missing),
+                          .fill_value = options.fill_value,
+                          .decimal = options.decimal};
   std::vector<ColumnBuilder> builders = plan_columns(file.op(), names, options);
   read_rows(scanner, builders, names.size(), rules);
 

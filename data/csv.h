@@ -29,7 +29,9 @@ struct ColumnKey {
 struct CsvOptions {
   char delimiter = ',';
   char quote = '"';
-  bool header = true;  ///< the first row holds names
+  char decimal = '.';                ///< of numbers; ',' where the delimiter is another
+  std::optional<char> comment = {};  ///< from it on, the rest of a line is passed over, as '#'
+  bool header = true;                ///< the first row holds names
   /// Names of all columns, in place of the header's. Without a header and without these they are "0", "1",
   /// ...
   std::vector<std::string> names = {};
@@ -48,9 +50,10 @@ struct CsvOptions {
 /// lines. Text is bytes, which should be UTF-8.
 ///
 /// A column is i64 where all its values are integers of 64 bits, f64 where they are numbers (decimal, "inf",
-/// "nan"; with '.' in every locale), else text. A missing value is NaN among numbers and makes a column of
-/// integers f64, unless there is a `fill_value`; it is empty among texts. A column of missing values alone is
-/// f64. Numbers beyond the range of double are infinite or 0. Spaces and tabs around numbers are passed over.
+/// "nan"; with `decimal` in every locale), else text. True and False, as pandas writes them (also TRUE,
+/// true), are 1 and 0. A missing value is NaN among numbers and makes a column of integers f64, unless there
+/// is a `fill_value`; it is empty among texts. A column of missing values alone is f64. Numbers beyond the
+/// range of double are infinite or 0. Spaces and tabs around numbers are passed over.
 ///
 /// At most kMaxCsvColumns columns. Memory: 8 bytes per number, and of text its bytes and 8 for each, besides
 /// what vectors keep in reserve.

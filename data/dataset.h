@@ -131,6 +131,8 @@ void check_tensors(std::span<const Tensor> tensors);
 
 /// Tensors whose first dim counts samples: of one a sample is a Tensor, of two an Example, of more an array.
 ///   data::TensorDataset dataset(images, labels);
+///   data::DataLoader loader(data::TensorDataset{images}, {.batch_size = 64});  // braces: g++ takes (images)
+///   for the declaration of a function
 /// Throws: ValueError for undefined or 0-dim tensors and lengths that differ.
 /// Source: torch.utils.data.TensorDataset.
 template <std::size_t N>

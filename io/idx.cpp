@@ -2,12 +2,14 @@
 // allocated, then big-endian elements are reversed in place. Packed files are unpacked on the way.
 #include "mezzo/io/idx.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/layout.h"
 #include "mezzo/io/detail/deflate.h"
+#include "mezzo/io/detail/file_kind.h"
 #include "mezzo/io/detail/tensor_bytes.h"
 
 namespace mezzo::io {
@@ -46,6 +48,10 @@ Tensor read_idx(const std::string& path) {
   if (file.max_size() >= magic.size()) file.read(magic);
   const auto dims = std::to_integer<std::size_t>(magic[3]);
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0} || dims < 1 || dims > kMaxDims) {
+    std::array<std::byte, 24> begin{};
+    std::copy(magic.begin(), magic.end(), begin.begin());
+    static_cast<void>(file.read_some(std::span(begin).subspan(magic.size())));
+    detail::refuse_other_file(file.op(), "an IDX file", begin);
     throw IoError(file.op(), "an IDX file: two zero bytes, a type, 1 to 8 dims", "other bytes",
                   "check the path");
   }

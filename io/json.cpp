@@ -5,6 +5,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/file_kind.h"
 #include "mezzo/io/detail/json_scanner.h"
 
 namespace mezzo::io {
@@ -22,7 +23,9 @@ Value read_json_file(const std::string& path, const JsonLimits& limits) {
   try {
     return parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, limits);
   } catch (const IoError& error) {
-    throw IoError("read_json_file '" + path + "'", error.expected(), error.got(), error.fix());
+    const std::string op = "read_json_file '" + path + "'";
+    detail::refuse_other_file(op, "JSON", bytes);
+    throw IoError(op, error.expected(), error.got(), error.fix());
   }
 }
 

@@ -12,6 +12,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/npy_header.h"
+#include "mezzo/io/detail/selection.h"
 #include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/detail/zip.h"
 #include "mezzo/ops/shape.h"
@@ -24,6 +25,11 @@ constexpr std::string_view kNpySuffix = ".npy";
 
 /// The array that `source` gives, of `size` bytes in all.
 Tensor read_array(detail::ByteSource& source, std::uint64_t size, const std::string& what) {
+  if (size < 8) {
+    throw IoError(source.op(), "a .npy array" + what,
+                  (what.empty() ? "a file of " : "") + std::to_string(size) + " bytes",
+                  "write it with numpy.save");
+  }
   const detail::NpyHeader header = detail::read_npy_header(source, what);
   const auto element = static_cast<std::size_t>(size_of(header.dtype));
   const std::size_t wanted = static_cast<std::size_t>(detail::checked_count(header.shape)) * element;
@@ -41,6 +47,7 @@ Tensor read_array(detail::ByteSource& source, std::uint64_t size, const std::str
   source.expect_end(size);
   if (header.is_big_endian) detail::reverse_elements(bytes, element);
   if (header.dtype == DType::boolean) detail::make_bools(bytes);
+  if (header.is_unsigned) tensor = detail::widened(source.op(), what, tensor);
   if (!header.is_fortran || shape.size() < 2) return tensor;
   Dims dims;
   for (std::size_t d = shape.size(); d-- > 0;) dims.push_back(static_cast<std::int64_t>(d));
@@ -51,10 +58,6 @@ Tensor read_array(detail::ByteSource& source, std::uint64_t size, const std::str
 
 Tensor read_npy(const std::string& path) {
   InputFile file(path, "read_npy");
-  if (file.size() < 8) {
-    throw IoError(file.op(), "a .npy array", "a file of " + std::to_string(file.size()) + " bytes",
-                  "write it with numpy.save");
-  }
   detail::FileRange source(file, 0, file.size());
   return read_array(source, file.size(), "");
 }
@@ -68,7 +71,7 @@ void write_npy(const std::string& path, const Tensor& tensor) {
   file.commit();
 }
 
-TensorFile::NamedTensors read_npz(const std::string& path) {
+TensorFile::NamedTensors read_npz(const std::string& path, const LoadOptions& options) {
   detail::ZipReader archive(path, "read_npz");
   TensorFile::NamedTensors result;
   std::vector<std::string_view> names;
@@ -78,10 +81,13 @@ TensorFile::NamedTensors read_npz(const std::string& path) {
     names.push_back(name);
   }
   detail::require_distinct(archive.op(), names);
-  for (const detail::ZipEntry& entry : archive.entries()) {
+  const std::vector<bool> selected = detail::select(archive.op(), options.names, options.prefix, names);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (!selected[i]) continue;
+    const detail::ZipEntry& entry = archive.entries()[i];
     const std::unique_ptr<detail::ByteSource> source = archive.open(entry);
     const std::string what = " in entry " + quote(entry.name);
-    result.emplace_back(names[result.size()], read_array(*source, entry.size, what));
+    result.emplace_back(names[i], read_array(*source, entry.size, what));
   }
   return result;
 }

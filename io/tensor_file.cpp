@@ -3,9 +3,8 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
-#include <map>
 #include <memory>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
 #include "mezzo/io/detail/safetensors_header.h"
+#include "mezzo/io/detail/selection.h"
 #include "mezzo/io/detail/tensor_bytes.h"
 #include "mezzo/io/json.h"
 
@@ -33,15 +33,25 @@ std::string format_name(DType dtype) {
   return name;
 }
 
-DType dtype_of_entry(const std::string& op, const SafeTensors::Entry& entry) {
+/// The dtype that the bytes of an entry are read as, and whether they are of unsigned integers as large.
+struct EntryDType {
+  DType dtype;
+  bool is_unsigned = false;
+};
+
+EntryDType dtype_of_entry(const std::string& op, const SafeTensors::Entry& entry) {
+  if (entry.dtype == "U16") return {DType::i16, true};
+  if (entry.dtype == "U32") return {DType::i32, true};
+  if (entry.dtype == "U64") return {DType::i64, true};
   std::string known;
   for (const DType dtype : kAllDTypes) {
     const std::string name = format_name(dtype);
-    if (name == entry.dtype) return dtype;
-    known += (known.empty() ? "" : ", ") + name;
+    if (name == entry.dtype) return {dtype};
+    known += name + ", ";
   }
-  throw IoError(op, "tensors of dtype " + known, quote(entry.dtype) + " in tensor " + quote(entry.name),
-                "convert it, or read the file with io::SafeTensors");
+  throw IoError(op, "tensors of dtype " + known + "U16, U32 or U64",
+                quote(entry.dtype) + " in tensor " + quote(entry.name),
+                "convert it, leave it out by .names or .prefix, or read the file with io::SafeTensors");
 }
 
 Shape shape_of_entry(const std::string& op, const SafeTensors::Entry& entry) {
@@ -51,28 +61,34 @@ Shape shape_of_entry(const std::string& op, const SafeTensors::Entry& entry) {
                 std::to_string(entry.shape.size()) + " in tensor " + quote(entry.name), "reshape it");
 }
 
-/// The tensors of a file, in the order of its header.
+/// The tensors of a file that are asked for, in the order of its header.
 class TensorReader {
  public:
-  TensorReader(const std::string& op, const InputFile& file, const FileHeader& header,
-               const LoadOptions& options)
-      : file_(file), header_(header) {
-    // All are looked at before memory is taken for one.
-    for (const SafeTensors::Entry& entry : header.header.entries) {
-      dtypes_.push_back(dtype_of_entry(op, entry));
-      shapes_.push_back(shape_of_entry(op, entry));
+  explicit TensorReader(const std::string& path)
+      : file_(path, "safetensors"), header_(read_file_header(file_)), op_("load tensors '" + path + "'") {}
+
+  [[nodiscard]] FileHeader& header() noexcept { return header_; }
+
+  /// All are looked at before memory is taken for one.
+  void select(const std::vector<bool>& selected, std::size_t first, bool is_mapped) {
+    for (std::size_t i = 0; i < header_.header.entries.size(); ++i) {
+      if (!selected[first + i]) continue;
+      numbers_.push_back(i);
+      dtypes_.push_back(dtype_of_entry(op_, header_.header.entries[i]));
+      shapes_.push_back(shape_of_entry(op_, header_.header.entries[i]));
     }
-    if (options.mapped) map_ = make_ref<MappedFile>(file, MappedFile::Access::copy_on_write);
+    if (is_mapped) map_ = make_ref<MappedFile>(file_, MappedFile::Access::copy_on_write);
   }
 
-  [[nodiscard]] std::vector<Tensor> read(Device device) const {
+  /// Appends them. To be called once, last.
+  void read(Device device, TensorFile::NamedTensors& result) {
     std::vector<Tensor> tensors;
     tensors.reserve(dtypes_.size());
     std::vector<FilePiece> pieces;
     for (std::size_t i = 0; i < dtypes_.size(); ++i) {
       Tensor tensor = mapped(i);
       if (!tensor.defined()) {
-        tensor = empty(shapes_[i], {.dtype = dtypes_[i]});
+        tensor = empty(shapes_[i], {.dtype = dtypes_[i].dtype});
         pieces.push_back({bytes_of(tensor), begin_of(i)});
       }
       tensors.push_back(std::move(tensor));
@@ -84,35 +100,65 @@ class TensorReader {
       tensors.back() = tensors.back().to(device);
     }
     read_pieces(file_, pieces);
-    for (std::size_t i = 0; i < tensors.size() && device.is_cpu(); ++i) make_sound(i, tensors[i]);
-    return tensors;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (device.is_cpu()) make_sound(i, tensors[i]);
+      result.emplace_back(std::move(header_.header.entries[numbers_[i]].name), std::move(tensors[i]));
+    }
   }
 
  private:
-  [[nodiscard]] std::uint64_t begin_of(std::size_t i) const {
-    return header_.data_begin + header_.header.places[i].begin;
-  }
+  [[nodiscard]] const Place& place_of(std::size_t i) const { return header_.header.places[numbers_[i]]; }
+  [[nodiscard]] std::uint64_t begin_of(std::size_t i) const { return header_.data_begin + place_of(i).begin; }
 
   /// A tensor in the mapped file, or none where it cannot be there.
   [[nodiscard]] Tensor mapped(std::size_t i) const {
-    const auto bytes = header_.header.places[i].end - header_.header.places[i].begin;
-    if (!map_ || bytes == 0 || begin_of(i) % static_cast<std::uint64_t>(size_of(dtypes_[i])) != 0) return {};
+    const auto bytes = place_of(i).end - place_of(i).begin;
+    const DType dtype = dtypes_[i].dtype;
+    if (!map_ || bytes == 0 || begin_of(i) % static_cast<std::uint64_t>(size_of(dtype)) != 0) return {};
     std::byte* const data = map_->writable_bytes().data() + begin_of(i);
     return Tensor(make_ref<TensorImpl>(make_ref<Storage>(data, bytes, Device::cpu(), map_), 0, shapes_[i],
-                                       layout::contiguous_strides(shapes_[i]), dtypes_[i], false));
+                                       layout::contiguous_strides(shapes_[i]), dtype, false));
   }
 
-  /// A bool of another byte than 0 and 1 is none.
-  void make_sound(std::size_t i, const Tensor& tensor) const {
-    if (dtypes_[i] == DType::boolean) make_bools(bytes_of(tensor));
+  /// A bool of another byte than 0 and 1 is none; unsigned integers become wider ones.
+  void make_sound(std::size_t i, Tensor& tensor) const {
+    if (dtypes_[i].dtype == DType::boolean) make_bools(bytes_of(tensor));
+    if (dtypes_[i].is_unsigned)
+      tensor = widened(op_, " in tensor " + quote(header_.header.entries[numbers_[i]].name), tensor);
   }
 
-  const InputFile& file_;
-  const FileHeader& header_;
-  std::vector<DType> dtypes_;
+  InputFile file_;
+  FileHeader header_;
+  std::string op_;
+  std::vector<std::size_t> numbers_;  ///< of the entries
+  std::vector<EntryDType> dtypes_;
   std::vector<Shape> shapes_;
   Ref<MappedFile> map_;
 };
+
+/// The tensors of files that belong together.
+TensorFile read_files(const std::string& op, const std::vector<std::string>& paths, Device device,
+                      const LoadOptions& options) {
+  std::vector<std::unique_ptr<TensorReader>> readers;
+  std::vector<std::string_view> names;
+  for (const std::string& path : paths) {
+    TensorReader& reader = *readers.emplace_back(std::make_unique<TensorReader>(path));
+    for (const SafeTensors::Entry& entry : reader.header().header.entries) names.push_back(entry.name);
+  }
+  require_distinct(op, names, "each tensor in one file", "fetch or write the files again");
+  const std::vector<bool> selected = select(op, options.names, options.prefix, names);
+  std::size_t first = 0;
+  for (const auto& reader : readers) {
+    reader->select(selected, first, options.mapped);
+    first += reader->header().header.entries.size();
+  }
+  TensorFile result;
+  for (const auto& reader : readers) {
+    reader->read(device, result.tensors);
+    result.metadata.merge(reader->header().header.metadata);
+  }
+  return result;
+}
 
 /// The tensors of a file as entries, whose bytes are on the CPU.
 struct HostEntries {
@@ -138,18 +184,6 @@ void write_one_file(const TensorFile& file, const std::string& path) {
 void write_one_file(const TensorFile& file, AtomicFile& to) {
   const HostEntries host(file);
   write_safetensors(to, host.entries, file.metadata);
-}
-
-TensorFile read_one_file(const std::string& path, Device device, const LoadOptions& options) {
-  InputFile file(path, "safetensors");
-  FileHeader header = read_file_header(file);
-  const TensorReader reader("load tensors '" + path + "'", file, header, options);
-  std::vector<Tensor> loaded = reader.read(device);
-  TensorFile result{.tensors = {}, .metadata = std::move(header.header.metadata)};
-  result.tensors.reserve(loaded.size());
-  for (std::size_t i = 0; i < loaded.size(); ++i)
-    result.tensors.emplace_back(std::move(header.header.entries[i].name), std::move(loaded[i]));
-  return result;
 }
 
 // --- several files with an index beside them: Hugging Face's layout
@@ -188,9 +222,8 @@ std::vector<TensorFile> shards_of(const TensorFile& file, std::uint64_t max_shar
   return shards;
 }
 
-/// The index's map from names to files, checked: plain names of files in its own folder.
-std::vector<std::pair<std::string, std::string>> read_weight_map(const std::string& op,
-                                                                 const std::string& path) {
+/// The files in the index's map of names, checked: plain names of files in its own folder.
+std::set<std::string> files_of_index(const std::string& op, const std::string& path) {
   const std::uint64_t size = InputFile(path, "load shards").size();
   if (size > kMaxIndexBytes) {
     throw IoError(op, "an index of at most " + std::to_string(kMaxIndexBytes) + " bytes",
@@ -201,7 +234,7 @@ std::vector<std::pair<std::string, std::string>> read_weight_map(const std::stri
   if (map == nullptr || !map->is_map())
     throw IoError(op, "a weight_map in the index",
                   map == nullptr ? "none" : std::string(to_string(map->kind())), "check the path");
-  std::vector<std::pair<std::string, std::string>> result;
+  std::set<std::string> result;
   for (const auto& [name, file] : map->as_map()) {
     const bool is_name = file.is_string() && !file.as_string().empty() && file.as_string() != "." &&
                          file.as_string() != ".." &&
@@ -212,43 +245,9 @@ std::vector<std::pair<std::string, std::string>> read_weight_map(const std::stri
                         " for " + quote(name),
                     "write the index again");
     }
-    result.emplace_back(name, file.as_string());
+    result.insert(file.as_string());
   }
   return result;
-}
-
-using Shards = std::map<std::string, std::vector<std::string>>;  // files to names, sorted
-
-Shards by_file(const std::vector<std::pair<std::string, std::string>>& weight_map) {
-  Shards shards;
-  for (const auto& [name, file] : weight_map) shards[file].push_back(name);
-  for (auto& [file, names] : shards) std::sort(names.begin(), names.end());
-  return shards;
-}
-
-/// Refuses a shard that has other tensors than the index says. `owner` is the file of each name.
-void check_shard(const std::string& op, const std::string& file, const std::vector<std::string>& expected,
-                 const TensorFile& shard, const std::map<std::string, std::string>& owner) {
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : shard.tensors) names.push_back(name);
-  std::sort(names.begin(), names.end());
-  if (names == expected) return;
-  for (const std::string& name : names) {
-    const auto found = owner.find(name);
-    if (found == owner.end())
-      throw IoError(op, "only tensors of the index in " + quote(file), quote(name),
-                    "fetch or write the files again");
-    if (found->second != file) {
-      throw IoError(op, "each tensor in one file",
-                    quote(name) + " in " + quote(found->second) + " and in " + quote(file),
-                    "fetch or write the files again");
-    }
-  }
-  const auto missing = std::find_if(expected.begin(), expected.end(), [&](const std::string& name) {
-    return !std::binary_search(names.begin(), names.end(), name);
-  });
-  throw IoError(op, "tensor " + quote(*missing) + " in " + quote(file), "none of that name",
-                "fetch or write the files again");
 }
 
 /// The index of shards that are in `files`.
@@ -282,7 +281,7 @@ std::vector<std::string> former_shards(const std::string& index, const std::stri
   std::vector<std::string> files;
   try {
     if (!std::filesystem::exists(index)) return files;
-    for (const auto& [file, names] : by_file(read_weight_map("save shards", index))) {
+    for (const std::string& file : files_of_index("save shards", index)) {
       if (file.starts_with(stem + "-") && file.ends_with(kSuffix)) files.push_back(file);
     }
   } catch (const Error&) {  // not one of ours
@@ -342,38 +341,23 @@ void save_shards(const TensorFile& file, const std::string& path, std::uint64_t 
 /// `path`: the index.
 TensorFile load_shards(const std::string& path, Device device, const LoadOptions& options) {
   const std::string op = "load shards '" + path + "'";
-  const auto weight_map = read_weight_map(op, path);
-  const std::map<std::string, std::string> owner(weight_map.begin(), weight_map.end());
-  TensorFile result;
-  const Shards shards = by_file(weight_map);
-  for (const auto& [file, names] : shards) {
+  const std::set<std::string> files = files_of_index(op, path);
+  std::vector<std::string> paths;
+  for (const std::string& file : files) {
     std::error_code ignored;
-    if (!std::filesystem::exists(beside(path, file), ignored)) {
-      throw IoError(op, "the " + std::to_string(shards.size()) + " files of the index beside it",
+    paths.push_back(beside(path, file).string());
+    if (!std::filesystem::exists(paths.back(), ignored)) {
+      throw IoError(op, "the " + std::to_string(files.size()) + " files of the index beside it",
                     "no " + quote(file), "fetch it too");
     }
   }
-  for (const auto& [file, names] : shards) {
-    TensorFile shard = read_one_file(beside(path, file).string(), device, options);
-    check_shard(op, file, names, shard, owner);
-    std::move(shard.tensors.begin(), shard.tensors.end(), std::back_inserter(result.tensors));
-    result.metadata.merge(shard.metadata);
-  }
-  return result;
+  return read_files(op, paths, device, options);
 }
 
 }  // namespace
 
 void TensorFile::add(std::string_view prefix, const NamedTensors& named) {
   for (const auto& [name, tensor] : named) tensors.emplace_back(std::string(prefix) + name, tensor);
-}
-
-TensorFile::NamedTensors TensorFile::with_prefix(std::string_view prefix) const {
-  NamedTensors result;
-  for (const auto& [name, tensor] : tensors) {
-    if (name.starts_with(prefix)) result.emplace_back(name.substr(prefix.size()), tensor);
-  }
-  return result;
 }
 
 void TensorFile::save(const std::string& path, const SaveOptions& options) const {
@@ -392,7 +376,7 @@ void TensorFile::save(const std::string& path, const SaveOptions& options) const
 TensorFile TensorFile::load(const std::string& path, Device device, const LoadOptions& options) {
   if (is_shard_index(path)) return load_shards(path, device, options);
   if (is_saved_in_shards(path)) return load_shards(shard_index_of(path), device, options);
-  return read_one_file(path, device, options);
+  return read_files("load tensors '" + path + "'", {path}, device, options);
 }
 
 void save(const TensorFile::NamedTensors& tensors, const std::string& path, const SaveOptions& options) {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/core/tensor.h"
+#include "mezzo/core/named_tensors.h"
 #include "mezzo/io/safetensors.h"
 
 namespace mezzo::io {
@@ -21,6 +21,10 @@ struct LoadOptions {
   /// system ends a program that reads what is gone); to replace it, as io::save does, is fine. Source:
   /// torch.load(mmap=True).
   bool mapped = false;
+  /// Only the tensors of these names, and those whose names begin with `prefix`; nothing here: all. The
+  /// others are not read, and may be of dtypes that mezzo does not have.
+  std::vector<std::string> names = {};
+  std::string prefix = {};
 };
 
 struct SaveOptions {
@@ -34,7 +38,7 @@ struct SaveOptions {
 ///   file.save("run.safetensors");
 ///   net.load_state_dict(io::TensorFile::load("run.safetensors").with_prefix("model."));
 struct TensorFile {
-  using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+  using NamedTensors = mezzo::NamedTensors;
 
   NamedTensors tensors;
   Metadata metadata;
@@ -42,7 +46,9 @@ struct TensorFile {
   /// Appends tensors, each under `prefix` and its name. They are held, not copied, until `save` reads them.
   void add(std::string_view prefix, const NamedTensors& named);
   /// The tensors whose names begin with `prefix`, in order, under their names without it.
-  [[nodiscard]] NamedTensors with_prefix(std::string_view prefix) const;
+  [[nodiscard]] NamedTensors with_prefix(std::string_view prefix) const {
+    return tensors.with_prefix(prefix);
+  }
 
   /// Writes `path`, all or nothing (see AtomicFile): values row-major, from any device and layout. Throws:
   /// ValueError for an undefined tensor, and what write_safetensors throws: IoError for a name that occurs
@@ -55,12 +61,14 @@ struct TensorFile {
   void save(const std::string& path, const SaveOptions& options = {}) const;
   /// Reads `path` into new tensors on `device`, without history. Data go right into the tensors, large ones
   /// on several threads. With `mapped`, tensors on the CPU share the file's pages, but for those whose data
-  /// are not aligned to their elements. Throws: what SafeTensors::open throws, and IoError for a tensor of a
-  /// dtype that mezzo does not have or of too many dims, and for a file that cannot be mapped.
+  /// are not aligned to their elements. U16 becomes i32, U32 and U64 become i64. Throws: what
+  /// SafeTensors::open throws, and IoError for a tensor of a dtype that mezzo does not have, of too many dims
+  /// or of U64 beyond i64, for names that are asked for and not there, and for a file that cannot be mapped.
   ///
   /// The path of an index, or of what was saved as several files, loads all of them, file by file, metadata
-  /// of the first that has a key; IoError for a file that is not there, and for tensors that are in two
-  /// files, in another than the index says, or in none.
+  /// of the first that has a key. The index only says which files belong together, as in Hugging Face's
+  /// transformers: tensors that it leaves out are loaded too, and names that no file has are passed over.
+  /// IoError for a file that is not there, and for a tensor that is in two files.
   [[nodiscard]] static TensorFile load(const std::string& path, Device device = Device::cpu(),
                                        const LoadOptions& options = {});
 };

@@ -2,6 +2,7 @@
 // checked against its storage.
 #include "mezzo/io/torch_file.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -13,7 +14,10 @@
 #include "mezzo/core/layout.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/file_kind.h"
+#include "mezzo/io/detail/selection.h"
 #include "mezzo/io/detail/tensor_bytes.h"
+#include "mezzo/io/detail/torch/legacy_file.h"
 #include "mezzo/io/detail/torch/pickle_codes.h"
 #include "mezzo/io/detail/torch/unpickler.h"
 #include "mezzo/io/detail/zip.h"
@@ -27,37 +31,50 @@ using detail::PickledTensor;
 using detail::ZipEntry;
 using detail::ZipReader;
 
-/// A pickle takes a few hundred bytes for a tensor.
-constexpr std::uint64_t kMaxPickleBytes = 100'000'000;
 constexpr std::string_view kPickleName = "/data.pkl";
 
 [[noreturn]] void refuse_file(const std::string& op, const std::string& got, const std::string& fix) {
   throw IoError(op, "a zip archive of torch.save, as PyTorch writes since 1.6", got, fix);
 }
 
-/// Refuses what is no zip archive, by what it is.
-void check_is_archive(const std::string& path) {
+/// Refuses what is no file of torch.save, by what it is. Returns whether it is one from before there were
+/// archives.
+bool is_legacy(const std::string& path) {
   InputFile file(path, "load_torch");
-  std::array<std::byte, 4> begin{};
-  if (file.size() >= begin.size()) file.read(begin);
-  if (detail::is_zip(begin)) return;
+  std::array<std::byte, 24> begin{};
+  file.read(
+      std::span(begin).first(static_cast<std::size_t>(std::min<std::uint64_t>(begin.size(), file.size()))));
+  if (detail::is_zip(begin)) return false;
+  if (detail::is_legacy_file(begin)) return true;
   if (begin[0] == std::byte{0x80}) {
-    refuse_file(file.op(), "a file of an older torch.save, or a bare pickle",
-                "write it again with a PyTorch since 1.6: torch.save(torch.load(path), path)");
+    refuse_file(file.op(), "a bare pickle or one of a very old torch.save",
+                "write it again with PyTorch: torch.save(torch.load(path), path)");
   }
+  detail::refuse_other_file(file.op(), "a file of torch.save", begin);
   refuse_file(file.op(), "another kind of file", "check the path; io::load reads safetensors");
 }
 
 /// Reads storages, each once, and makes the tensors that are views of them.
 class StorageReader {
  public:
-  StorageReader(ZipReader& archive, std::string root, bool is_mapped, bool is_big_endian)
-      : archive_(archive), root_(std::move(root)), is_big_endian_(is_big_endian) {
-    if (is_mapped) map_ = make_ref<MappedFile>(archive.file(), MappedFile::Access::copy_on_write);
+  /// Of an archive, which has each as an entry.
+  StorageReader(ZipReader& archive, const std::string& root, bool is_mapped, bool is_big_endian)
+      : StorageReader(archive.file(), is_mapped) {
+    archive_ = &archive;
+    folder_ = root + "/data/";
+    is_big_endian_ = is_big_endian;
+  }
+  /// Of a file from before there were archives.
+  StorageReader(const InputFile& file, const detail::LegacyStorages& places, bool is_mapped)
+      : StorageReader(file, is_mapped) {
+    places_ = &places;
   }
 
+  [[nodiscard]] const std::string& op() const { return file_.op(); }
+
   Tensor tensor(const PickledTensor& pickled, const PickledStorage& pickled_storage, Device device) {
-    const Known& storage = known(pickled_storage, pickled.dtype, device);
+    const Known& storage = known(pickled_storage, pickled, device);
+    const DType dtype = pickled.is_unsigned ? detail::wider(pickled.dtype) : pickled.dtype;
     std::int64_t last = pickled.offset;  // below 2^60, and so is each size and stride
     bool is_sound = true, is_empty = false;
     for (std::size_t d = 0; d < pickled.shape.size(); ++d) {
@@ -67,63 +84,74 @@ class StorageReader {
                  !__builtin_add_overflow(last, step, &last);
     }
     if (is_empty) last = pickled.offset - 1;
-    const auto room =
-        static_cast<std::int64_t>(storage.bytes / static_cast<std::uint64_t>(size_of(pickled.dtype)));
+    const auto room = static_cast<std::int64_t>(storage.bytes / static_cast<std::uint64_t>(size_of(dtype)));
     if ((!is_sound && !is_empty) || last >= room) {
-      throw IoError(archive_.op(), "tensors within their storage",
+      throw IoError(op(), "tensors within their storage",
                     "shape " + to_string(pickled.shape) + ", strides " + to_string(pickled.strides) +
                         " and offset " + std::to_string(pickled.offset) + " in entry " +
                         quote(entry_name(pickled_storage)) + " of " + std::to_string(room) + " elements",
                     "fetch or write the file again");
     }
-    return Tensor(make_ref<TensorImpl>(storage.storage, pickled.offset, pickled.shape, pickled.strides,
-                                       pickled.dtype, false));
+    return Tensor(
+        make_ref<TensorImpl>(storage.storage, pickled.offset, pickled.shape, pickled.strides, dtype, false));
   }
 
  private:
   struct Known {
     Ref<Storage> storage;
     DType dtype;
+    bool is_unsigned;
     std::uint64_t bytes;
   };
 
-  [[nodiscard]] std::string entry_name(const PickledStorage& storage) const {
-    return root_ + "/data/" + storage.key;
+  StorageReader(const InputFile& file, bool is_mapped) : file_(file) {
+    if (is_mapped) map_ = make_ref<MappedFile>(file, MappedFile::Access::copy_on_write);
   }
 
-  const Known& known(const PickledStorage& pickled, DType dtype, Device device) {
+  [[nodiscard]] std::string entry_name(const PickledStorage& storage) const { return folder_ + storage.key; }
+
+  const Known& known(const PickledStorage& pickled, const PickledTensor& tensor, Device device) {
+    const DType dtype = tensor.dtype;
     const auto found = storages_.find(pickled.key);
     if (found == storages_.end())
-      return storages_.emplace(pickled.key, read(pickled, dtype, device)).first->second;
+      return storages_.emplace(pickled.key, read(pickled, tensor, device)).first->second;
     // Bytes of two dtypes are as they are, unless one of them asks for a change of the bytes.
-    if (found->second.dtype != dtype &&
-        (is_big_endian_ || dtype == DType::boolean || found->second.dtype == DType::boolean)) {
-      throw IoError(archive_.op(), "one dtype for entry " + quote(entry_name(pickled)),
+    const bool is_other = found->second.dtype != dtype || found->second.is_unsigned != tensor.is_unsigned;
+    if (is_other && (is_big_endian_ || tensor.is_unsigned || found->second.is_unsigned ||
+                     dtype == DType::boolean || found->second.dtype == DType::boolean)) {
+      throw IoError(op(), "one dtype for entry " + quote(entry_name(pickled)),
                     to_string(found->second.dtype) + " and " + to_string(dtype),
                     "save copies: tensor.clone()");
     }
     return found->second;
   }
 
-  Known read(const PickledStorage& pickled, DType dtype, Device device) {
+  [[nodiscard]] const ZipEntry* find(const std::string& name) const {
+    if (archive_ != nullptr) return archive_->find(name);
+    const auto found = places_->find(name);
+    return found == places_->end() ? nullptr : &found->second;
+  }
+
+  Known read(const PickledStorage& pickled, const PickledTensor& tensor, Device device) {
+    const DType dtype = tensor.dtype;
     const std::string name = entry_name(pickled);
-    const ZipEntry* const entry = archive_.find(name);
+    const ZipEntry* const entry = find(name);
     if (entry == nullptr)
-      throw IoError(archive_.op(), "an entry " + quote(name), "none", "fetch or write the file again");
+      throw IoError(op(), "an entry " + quote(name), "none", "fetch or write the file again");
     if (pickled.bytes > entry->size || entry->size - pickled.bytes >= 8) {
-      throw IoError(archive_.op(), std::to_string(pickled.bytes) + " bytes in entry " + quote(name),
+      throw IoError(op(), std::to_string(pickled.bytes) + " bytes in entry " + quote(name),
                     std::to_string(entry->size), "fetch or write the file again");
     }
-    const auto size = static_cast<std::size_t>(entry->size);
+    auto size = static_cast<std::size_t>(entry->size);
     Ref<Storage> storage = mapped(*entry, dtype);
     if (!storage) {
       storage = make_ref<Storage>(size, Device::cpu());
       const std::span<std::byte> bytes(static_cast<std::byte*>(storage->data()), size);
       if (entry->method == detail::ZipMethod::stored) {
         const detail::FilePiece piece{bytes, entry->begin};
-        detail::read_pieces(archive_.file(), {&piece, 1});
+        detail::read_pieces(file_, {&piece, 1});
       } else {
-        const std::unique_ptr<detail::ByteSource> source = archive_.open(*entry);
+        const std::unique_ptr<detail::ByteSource> source = archive_->open(*entry);
         source->read(bytes);
         source->expect_end(size);
       }
@@ -134,14 +162,23 @@ class StorageReader {
       detail::reverse_elements(values.first(size / element * element), element);
     }
     if (dtype == DType::boolean) detail::make_bools(values);
+    const auto all_of = [&storage](std::size_t count, DType of) {
+      return Tensor(
+          make_ref<TensorImpl>(storage, 0, Shape{static_cast<std::int64_t>(count)}, Dims{1}, of, false));
+    };
+    if (tensor.is_unsigned) {
+      const Tensor bits = all_of(size / static_cast<std::size_t>(size_of(dtype)), dtype);
+      const Tensor wide = detail::widened(op(), " in entry " + quote(name), bits);
+      storage = wide.impl().storage;
+      size = detail::bytes_of(wide).size();
+    }
     if (!device.is_cpu() && size > 0) {
-      const Tensor all(make_ref<TensorImpl>(storage, 0, Shape{static_cast<std::int64_t>(size)}, Dims{1},
-                                            DType::u8, false));
+      const Tensor all = all_of(size, DType::u8);
       storage = all.to(device).impl().storage;
     } else if (!device.is_cpu()) {
       storage = make_ref<Storage>(0, device);
     }
-    return {std::move(storage), dtype, entry->size};
+    return {std::move(storage), dtype, tensor.is_unsigned, size};
   }
 
   /// The entry's pages in the mapped file, or nothing where they cannot serve.
@@ -153,9 +190,11 @@ class StorageReader {
     return make_ref<Storage>(bytes.data(), bytes.size(), Device::cpu(), map_);
   }
 
-  ZipReader& archive_;
-  std::string root_;
-  bool is_big_endian_;
+  const InputFile& file_;
+  ZipReader* archive_ = nullptr;
+  const detail::LegacyStorages* places_ = nullptr;
+  std::string folder_;
+  bool is_big_endian_ = false;
   Ref<MappedFile> map_;
   std::map<std::string, Known, std::less<>> storages_;
 };
@@ -208,21 +247,66 @@ bool is_big_endian(ZipReader& archive, const std::string& root) {
   return order == "big";
 }
 
+/// Refuses tensor `i`, which is of a dtype that mezzo has not.
+[[noreturn]] void refuse_dtype(const std::string& op, const detail::Pickled& pickled, std::size_t i) {
+  std::string where;
+  for (const auto& [name, node] : detail::named_tensors(pickled.tree, pickled.tree.root)) {
+    if (pickled.tree.nodes[node].index == i) where = " in tensor " + quote(name);
+  }
+  throw IoError(
+      op,
+      "tensors of float32, float64, float16, bfloat16, float8_e4m3fn, float8_e5m2, int8 to int64, "
+      "uint8 to uint64 or bool",
+      "torch." + std::string(pickled.tensors[i].foreign) + where,
+      "convert it before it is saved, as tensor.to(torch.float32) does, or leave it out by .names or "
+      ".prefix");
+}
+
+/// The value with the tensors that are asked for, and None in place of the others.
+TorchValue value_of(detail::Pickled&& pickled, StorageReader&& reader, Device device,
+                    const LoadOptions& options) {
+  detail::TorchTree& tree = pickled.tree;
+  const bool all = options.names.empty() && options.prefix.empty();
+  std::vector<bool> wanted(pickled.tensors.size(), all);
+  if (!all) {
+    const auto named = detail::named_tensors(tree, tree.root);
+    std::vector<std::string_view> names;
+    for (const auto& [name, node] : named) names.push_back(name);
+    const std::vector<bool> selected = detail::select(reader.op(), options.names, options.prefix, names);
+    for (std::size_t i = 0; i < named.size(); ++i) {
+      if (selected[i]) wanted[tree.nodes[named[i].second].index] = true;
+    }
+    for (detail::TorchTree::Node& node : tree.nodes) {
+      if (node.kind == TorchKind::tensor && !wanted[node.index]) node.kind = TorchKind::none;
+    }
+  }
+  tree.tensors.resize(pickled.tensors.size());
+  for (std::size_t i = 0; i < pickled.tensors.size(); ++i) {
+    const PickledTensor& tensor = pickled.tensors[i];
+    if (!wanted[i]) continue;
+    if (!tensor.foreign.empty()) refuse_dtype(reader.op(), pickled, i);
+    tree.tensors[i] = reader.tensor(tensor, pickled.storages[tensor.storage], device);
+  }
+  const std::uint32_t number = tree.root;
+  return {std::make_shared<const detail::TorchTree>(std::move(tree)), number};
+}
+
 }  // namespace
 
 TorchValue load_torch(const std::string& path, Device device, const LoadOptions& options) {
-  check_is_archive(path);
+  if (is_legacy(path)) {
+    const InputFile file(path, "load_torch");
+    detail::LegacyFile legacy = detail::read_legacy_file(file);
+    return value_of(std::move(legacy.pickled), StorageReader(file, legacy.storages, options.mapped), device,
+                    options);
+  }
   ZipReader archive(path, "load_torch");
   const std::string root = root_of(archive);
   const std::vector<std::byte> pickle =
-      content(archive, *archive.find(root + std::string(kPickleName)), kMaxPickleBytes);
-  detail::Pickled pickled = detail::unpickle(archive.op(), pickle);
-  StorageReader reader(archive, root, options.mapped, is_big_endian(archive, root));
-  pickled.tree.tensors.reserve(pickled.tensors.size());
-  for (const PickledTensor& tensor : pickled.tensors)
-    pickled.tree.tensors.push_back(reader.tensor(tensor, pickled.storages[tensor.storage], device));
-  const std::uint32_t number = pickled.tree.root;
-  return {std::make_shared<const detail::TorchTree>(std::move(pickled.tree)), number};
+      content(archive, *archive.find(root + std::string(kPickleName)), detail::kMaxPickleBytes);
+  return value_of(detail::unpickle(archive.op(), pickle),
+                  StorageReader(archive, root, options.mapped, is_big_endian(archive, root)), device,
+                  options);
 }
 
 // --- writing: a pickle that rebuilds a dict of tensors, and an entry for each storage

@@ -35,11 +35,11 @@ class TensorCollector {
  public:
   explicit TensorCollector(const TorchTree& tree) : tree_(tree) {}
 
-  TorchValue::NamedTensors collect(TorchTree::Number root) {
+  std::vector<std::pair<std::string, TorchTree::Number>> collect(TorchTree::Number root) {
     visit(root);
     std::vector<std::string_view> names;
     names.reserve(found_.size());
-    for (const auto& [name, tensor] : found_) names.push_back(name);
+    for (const auto& [name, node] : found_) names.push_back(name);
     detail::require_distinct("TorchValue.tensors", std::move(names), "distinct names of tensors",
                              "take the dicts apart with at()");
     return std::move(found_);
@@ -63,7 +63,7 @@ class TensorCollector {
                       "names of at most " + std::to_string(kMaxLetters) + " bytes in all", "more",
                       "take the dicts apart with at()");
       }
-      found_.emplace_back(name_, tree_.tensors[node.index]);
+      found_.emplace_back(name_, number);
     }
     const bool is_map = node.kind == Kind::map;
     if (!is_map && node.kind != Kind::list && node.kind != Kind::tuple) return;
@@ -78,12 +78,17 @@ class TensorCollector {
   }
 
   const TorchTree& tree_;
-  TorchValue::NamedTensors found_;
+  std::vector<std::pair<std::string, TorchTree::Number>> found_;
   std::string name_;
   std::size_t visited_ = 0, letters_ = 0;
 };
 
 }  // namespace
+
+std::vector<std::pair<std::string, TorchTree::Number>> detail::named_tensors(const TorchTree& tree,
+                                                                             TorchTree::Number root) {
+  return TensorCollector(tree).collect(root);
+}
 
 Kind TorchValue::kind() const noexcept { return tree_ == nullptr ? Kind::none : tree_->nodes[number_].kind; }
 
@@ -182,7 +187,11 @@ std::pair<TorchValue, TorchValue> TorchValue::entry(std::size_t i) const {
 }
 
 TorchValue::NamedTensors TorchValue::tensors() const {
-  return tree_ == nullptr ? NamedTensors() : TensorCollector(*tree_).collect(number_);
+  NamedTensors result;
+  if (tree_ == nullptr) return result;
+  for (auto& [name, node] : detail::named_tensors(*tree_, number_))
+    result.emplace_back(std::move(name), tree_->tensors[tree_->nodes[node].index]);
+  return result;
 }
 
 }  // namespace mezzo::io

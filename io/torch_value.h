@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "mezzo/core/tensor.h"
+#include "mezzo/core/named_tensors.h"
 #include "mezzo/io/torch_kind.h"
 
 namespace mezzo::io {
@@ -27,7 +27,7 @@ struct TorchTree;
 /// A handle: copies share what was loaded.
 class TorchValue {
  public:
-  using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+  using NamedTensors = mezzo::NamedTensors;
   using Kind = TorchKind;
 
   /// None.

@@ -3,15 +3,14 @@
 #pragma once
 
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "mezzo/core/tensor.h"
+#include "mezzo/core/named_tensors.h"
 
 namespace mezzo::nn {
 
 /// Tensors by path, in order.
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using mezzo::NamedTensors;
 
 /// How a state dict is loaded.
 struct LoadOptions {

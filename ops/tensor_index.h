@@ -9,9 +9,14 @@
 
 #include "mezzo/core/tensor.h"
 
+// X11's headers define None as 0L, and may come before or after this one.
+#pragma push_macro("None")
+#undef None
+
 namespace mezzo {
 
-/// Python's None as an index: a new dim of size 1. As a bound of a Slice: none.
+/// Python's None as an index: a new dim of size 1. As a bound of a Slice: none. Beside X11's headers, whose
+/// macro of that name is the number 0: `NoneType()`.
 struct NoneType {};
 inline constexpr NoneType None;
 /// Python's `...` as an index: all dims that the other indices leave.
@@ -143,3 +148,5 @@ class TensorIterator {
 };
 
 }  // namespace mezzo
+
+#pragma pop_macro("None")

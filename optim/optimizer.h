@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "mezzo/core/function.h"
-#include "mezzo/core/tensor.h"
+#include "mezzo/core/named_tensors.h"
 #include "mezzo/core/value.h"
 #include "mezzo/kernels/optim/optimizer.h"
 #include "mezzo/kernels/scaler/scaler_record.h"
@@ -19,7 +19,7 @@
 namespace mezzo::optim {
 
 /// Parameters with their paths, as Module::named_parameters gives them.
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+using mezzo::NamedTensors;
 
 /// The option `master_weights`, of 16-bit parameters: `true` keeps an f32 master of each and updates that.
 /// `MasterWeights::split` makes the same steps, bit for bit, in 2 bytes a parameter in place of 4: the
@@ -82,7 +82,7 @@ struct ScalerControl {
 /// the optimizer.
 struct OptimizerState {
   Value options;
-  std::vector<std::pair<std::string, Tensor>> tensors;
+  NamedTensors tensors;
 };
 
 class Remapping;

@@ -7,9 +7,11 @@
 
 namespace mezzo::data::detail {
 
-CsvScanner::CsvScanner(std::string op, std::string_view text, char delimiter, char quote)
-    : op_(std::move(op)), text_(text), delimiter_(delimiter), quote_(quote) {
-  for (const char end : {delimiter, '\r', '\n'}) ends_field_[static_cast<unsigned char>(end)] = true;
+CsvScanner::CsvScanner(std::string op, std::string_view text, char delimiter, char quote,
+                       std::optional<char> comment)
+    : op_(std::move(op)), text_(text), delimiter_(delimiter), quote_(quote), comment_(comment) {
+  for (const char end : {delimiter, '\r', '\n', comment.value_or('\n')})
+    ends_field_[static_cast<unsigned char>(end)] = true;
   constexpr std::string_view kMark = "\xEF\xBB\xBF";
   if (text_.substr(0, kMark.size()) == kMark) at_ = kMark.size();
   const std::string_view start = text_.substr(0, 2);
@@ -18,7 +20,10 @@ CsvScanner::CsvScanner(std::string op, std::string_view text, char delimiter, ch
 }
 
 bool CsvScanner::next_row() {
-  while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r')) ++at_;
+  while (at_ < text_.size() && (text_[at_] == '\n' || text_[at_] == '\r' || text_[at_] == comment_)) {
+    skip_comment();
+    if (at_ < text_.size()) ++at_;
+  }
   row_ = field_ = at_;
   row_ended_ = false;
   return at_ < text_.size();

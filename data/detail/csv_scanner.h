@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,9 +12,11 @@ namespace mezzo::data::detail {
 /// A walk over text in memory. A field's text is valid until the next one is taken.
 class CsvScanner {
  public:
-  CsvScanner(std::string op, std::string_view text, char delimiter, char quote);
+  /// From `comment` on, where there is one and outside of quotes, the rest of a line is passed over.
+  CsvScanner(std::string op, std::string_view text, char delimiter, char quote,
+             std::optional<char> comment = {});
 
-  /// Goes to the next row, past empty lines. False at the end.
+  /// Goes to the next row, past empty lines and those of a comment alone. False at the end.
   bool next_row();
   /// The next field of the row. Throws: IoError, see read_csv.
   [[nodiscard]] std::string_view next_field() {
@@ -42,14 +45,19 @@ class CsvScanner {
       return;
     }
     row_ended_ = true;
+    skip_comment();
     if (at_ < text_.size() && text_[at_] == '\r') ++at_;  // alone, or before a line feed
     if (at_ < text_.size() && text_[at_] == '\n') ++at_;
+  }
+  void skip_comment() {
+    while (at_ < text_.size() && text_[at_] != '\r' && text_[at_] != '\n') ++at_;
   }
   [[nodiscard]] std::string place(std::size_t offset) const;
 
   std::string op_;
   std::string_view text_;
   char delimiter_, quote_;
+  std::optional<char> comment_;
   std::array<bool, 256> ends_field_{};
   std::size_t at_ = 0, row_ = 0, field_ = 0;
   bool row_ended_ = false;

@@ -13,6 +13,7 @@ namespace mezzo::data::detail {
 /// Rows of pixels of 1 to 4 channels: gray, gray and alpha, RGB, RGBA.
 struct Pixels {
   std::size_t width = 0, height = 0, channels = 0;
+  std::size_t depth = 1;  ///< bytes of a channel; two are in the machine's order
   std::vector<std::uint8_t> bytes = {};
 };
 
@@ -20,6 +21,7 @@ struct Pixels {
 struct ImageLimits {
   const std::string& op;
   std::uint64_t max_pixels;
+  bool keep_16_bits = false;
 };
 
 /// Throws: IoError for an image of no pixels and of more than the limit.
@@ -32,7 +34,7 @@ void check_encoded_size(const ImageLimits& limits, std::uint64_t size, std::uint
 /// Gray or RGB. Throws: IoError.
 [[nodiscard]] Pixels decode_jpeg(std::span<const std::byte> bytes, const ImageLimits& limits);
 
-/// 8 bits per channel, palettes expanded. Throws: IoError.
+/// 8 bits per channel, or 16 where they are there and asked for, palettes expanded. Throws: IoError.
 [[nodiscard]] Pixels decode_png(std::span<const std::byte> bytes, const ImageLimits& limits);
 
 /// Throws: IoError.

@@ -2,12 +2,15 @@
 #include "mezzo/data/image/image.h"
 
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <vector>
 
 #include "mezzo/core/error.h"
 #include "mezzo/data/image/codecs.h"
 #include "mezzo/io/detail/file.h"
+#include "mezzo/io/detail/file_kind.h"
+#include "mezzo/ops/rearrange.h"
 
 namespace mezzo::data {
 
@@ -47,11 +50,15 @@ std::string image_kind(std::span<const std::byte> bytes) {
   return "other bytes";
 }
 
-Pixels decode_pixels(std::span<const std::byte> bytes, const std::string& op, std::int64_t max_pixels) {
-  if (max_pixels < 1) throw ValueError(op, "a .max_pixels of 1 or more", std::to_string(max_pixels), "");
-  const detail::ImageLimits limits{.op = op, .max_pixels = static_cast<std::uint64_t>(max_pixels)};
+Pixels decode_pixels(std::span<const std::byte> bytes, const std::string& op, const ImageOptions& options) {
+  if (options.max_pixels < 1)
+    throw ValueError(op, "a .max_pixels of 1 or more", std::to_string(options.max_pixels), "");
+  const detail::ImageLimits limits{.op = op,
+                                   .max_pixels = static_cast<std::uint64_t>(options.max_pixels),
+                                   .keep_16_bits = options.keep_16_bits};
   if (begins_with(bytes, "\x89PNG\r\n\x1A\n")) return detail::decode_png(bytes, limits);
   if (begins_with(bytes, "\xFF\xD8\xFF")) return detail::decode_jpeg(bytes, limits);
+  io::detail::refuse_other_file(op, "a PNG or JPEG image", bytes);
   throw IoError(op, "a PNG or JPEG image", image_kind(bytes), "convert it");
 }
 
@@ -61,31 +68,107 @@ std::size_t channels_of(ImageMode mode, std::size_t channels) {
   return mode == ImageMode::rgba ? 4 : channels;
 }
 
+/// Channel `c` of a pixel of samples of type T.
+template <class T>
+T sample_of(const std::uint8_t* pixel, std::size_t c) {
+  T sample{};
+  std::memcpy(&sample, pixel + c * sizeof(T), sizeof(T));
+  return sample;
+}
+
 /// ITU-R 601-2 luma, as Pillow rounds it.
-std::uint8_t luma(const std::uint8_t* rgb) {
-  return static_cast<std::uint8_t>((rgb[0] * 19595U + rgb[1] * 38470U + rgb[2] * 7471U + 0x8000U) >> 16U);
+template <class T>
+T luma(const std::uint8_t* rgb) {
+  return static_cast<T>((sample_of<T>(rgb, 0) * 19595ULL + sample_of<T>(rgb, 1) * 38470ULL +
+                         sample_of<T>(rgb, 2) * 7471ULL + 0x8000ULL) >>
+                        16U);
 }
 
 /// Channel `c` of `channels` of a pixel that has other channels.
-std::uint8_t channel_of(const std::uint8_t* pixel, std::size_t has, std::size_t c, std::size_t channels) {
+template <class T>
+T channel_of(const std::uint8_t* pixel, std::size_t has, std::size_t c, std::size_t channels) {
   const bool is_colour = has >= 3, has_alpha = has % 2 == 0;
-  if (channels % 2 == 0 && c + 1 == channels) return has_alpha ? pixel[has - 1] : 255;
-  if (channels >= 3) return pixel[is_colour ? c : 0];
-  return is_colour ? luma(pixel) : pixel[0];
+  if (channels % 2 == 0 && c + 1 == channels)
+    return has_alpha ? sample_of<T>(pixel, has - 1) : std::numeric_limits<T>::max();
+  if (channels >= 3) return sample_of<T>(pixel, is_colour ? c : 0);
+  return is_colour ? luma<T>(pixel) : sample_of<T>(pixel, 0);
+}
+
+template <class T, class To>
+void put_planes(const Pixels& pixels, std::size_t channels, To* to) {
+  const std::size_t area = pixels.width * pixels.height;
+  for (std::size_t c = 0; c < channels; ++c) {
+    const std::uint8_t* pixel = pixels.bytes.data();
+    for (std::size_t i = 0; i < area; ++i, pixel += pixels.channels * sizeof(T))
+      *to++ = channels == pixels.channels ? sample_of<T>(pixel, c)
+                                          : channel_of<T>(pixel, pixels.channels, c, channels);
+  }
 }
 
 Tensor planes_of(const Pixels& pixels, ImageMode mode) {
-  const std::size_t channels = channels_of(mode, pixels.channels), area = pixels.width * pixels.height;
+  const std::size_t channels = channels_of(mode, pixels.channels);
+  const bool is_wide = pixels.depth == 2;
   Tensor image = empty({static_cast<std::int64_t>(channels), static_cast<std::int64_t>(pixels.height),
                         static_cast<std::int64_t>(pixels.width)},
-                       {.dtype = DType::u8});
-  auto* to = static_cast<std::uint8_t*>(image.impl().data());
-  for (std::size_t c = 0; c < channels; ++c) {
-    const std::uint8_t* pixel = pixels.bytes.data();
-    for (std::size_t i = 0; i < area; ++i, pixel += pixels.channels)
-      *to++ = channels == pixels.channels ? pixel[c] : channel_of(pixel, pixels.channels, c, channels);
-  }
+                       {.dtype = is_wide ? DType::i32 : DType::u8});
+  if (is_wide)
+    put_planes<std::uint16_t>(pixels, channels, static_cast<std::int32_t*>(image.impl().data()));
+  else
+    put_planes<std::uint8_t>(pixels, channels, static_cast<std::uint8_t*>(image.impl().data()));
   return image;
+}
+
+/// The unsigned number of `size` bytes at `at`, or 0 beyond the end.
+std::size_t exif_number(std::span<const std::byte> bytes, std::size_t at, std::size_t size, bool big_endian) {
+  std::size_t number = 0;
+  if (at > bytes.size() || bytes.size() - at < size) return 0;
+  for (std::size_t i = 0; i < size; ++i)
+    number = number * 256 + std::to_integer<std::size_t>(bytes[at + (big_endian ? i : size - 1 - i)]);
+  return number;
+}
+
+/// The orientation in TIFF's directory, of which EXIF data consist; 1 where there is none.
+std::size_t orientation_of(std::span<const std::byte> tiff) {
+  const bool big_endian = begins_with(tiff, "MM");
+  constexpr std::size_t kTag = 0x0112, kEntry = 12;
+  const std::size_t begin = exif_number(tiff, 4, 4, big_endian);
+  const std::size_t count = begin < 8 ? 0 : exif_number(tiff, begin, 2, big_endian);  // behind TIFF's header
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = begin + 2 + i * kEntry;
+    if (exif_number(tiff, at, 2, big_endian) == kTag) return exif_number(tiff, at + 8, 2, big_endian);
+  }
+  return 1;
+}
+
+/// A JPEG's orientation, 1 to 8: the segments before its scan are looked through for EXIF data.
+std::size_t jpeg_orientation(std::span<const std::byte> bytes) {
+  constexpr std::size_t kApp1 = 0xFFE1, kScan = 0xFFDA;
+  for (std::size_t at = 2; at < bytes.size();) {
+    const std::size_t marker = exif_number(bytes, at, 2, true), size = exif_number(bytes, at + 2, 2, true);
+    if (marker < 0xFF00 || marker == kScan || size < 2 || size > bytes.size() - at - 2) break;
+    const std::span<const std::byte> segment = bytes.subspan(at + 4, size - 2);
+    if (marker == kApp1 && begins_with(segment, std::string_view("Exif\0\0", 6))) {
+      const std::size_t orientation = orientation_of(segment.subspan(6));
+      return orientation >= 1 && orientation <= 8 ? orientation : 1;
+    }
+    at += 2 + size;
+  }
+  return 1;
+}
+
+/// The image as EXIF's orientation shows it: 5 to 8 with rows and columns exchanged, then mirrored.
+Tensor turned(const Tensor& image, std::size_t orientation) {
+  Dims mirrored;
+  if (orientation == 3 || orientation == 4 || orientation >= 7) mirrored.push_back(1);
+  if (orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7) mirrored.push_back(2);
+  const Tensor upright = orientation >= 5 ? image.transpose(1, 2) : image;
+  return (mirrored.empty() ? upright : flip(upright, mirrored)).contiguous();
+}
+
+Tensor image_of(std::span<const std::byte> bytes, const std::string& op, const ImageOptions& options) {
+  const Tensor image = planes_of(decode_pixels(bytes, op, options), options.mode);
+  const bool turns = options.apply_exif_orientation && begins_with(bytes, "\xFF\xD8\xFF");
+  return turns ? turned(image, jpeg_orientation(bytes)) : image;
 }
 
 std::vector<std::uint8_t> png_of(const Tensor& image, const std::string& op) {
@@ -119,11 +202,11 @@ Tensor read_image(const std::string& path, const ImageOptions& options) {
   io::InputFile file(path, "read_image");
   std::vector<std::byte> bytes(file.size());
   file.read(bytes);
-  return planes_of(decode_pixels(bytes, file.op(), options.max_pixels), options.mode);
+  return image_of(bytes, file.op(), options);
 }
 
 Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& options) {
-  return planes_of(decode_pixels(bytes, "decode_image", options.max_pixels), options.mode);
+  return image_of(bytes, "decode_image", options);
 }
 
 std::vector<std::uint8_t> encode_png(const Tensor& image) { return png_of(image, "encode_png"); }

@@ -23,17 +23,20 @@ struct ImageOptions {
   ImageMode mode = ImageMode::unchanged;
   /// Larger images are refused before memory is taken for them. The default is Pillow's.
   std::int64_t max_pixels = 89'478'485;
+  bool keep_16_bits = false;            ///< a PNG of 16 bits comes as i32, from 0 to 65535
+  bool apply_exif_orientation = false;  ///< a JPEG is turned as its EXIF data ask
 };
 
 /// The image in a PNG or JPEG file; its first bytes say which. Palettes become colours and their transparency
-/// alpha, 1, 2 and 4 bits become 8, and of 16 bits the upper 8 are kept. Where alpha is not asked for it is
-/// left out, and the colours stay as they are. Colour profiles, gamma, and the orientation in a photo's EXIF
-/// data are ignored. Memory: the image twice; a file's length must be in proportion to it. Of a JPEG that
-/// libjpeg-turbo warns of, nothing is read: its data are damaged or not there.
+/// alpha, 1, 2 and 4 bits become 8, and of 16 bits the upper 8 are kept (`keep_16_bits`: all). Where alpha is
+/// not asked for it is left out, and the colours stay as they are. Colour profiles, gamma, and the
+/// orientation in a photo's EXIF data (but for `apply_exif_orientation`) are ignored. Memory: the image
+/// twice; a file's length must be in proportion to it. Of a JPEG that libjpeg-turbo warns of, nothing is
+/// read: its data are damaged or not there.
 ///
-/// Shapes: -> [C, H, W]. Dtypes: -> u8. Throws: IoError, naming the file, when it cannot be read, is of
-/// another kind, damaged, or a JPEG in CMYK, when the image is larger than `max_pixels`, and when the build
-/// has no libpng or libjpeg-turbo. Source: torchvision.io.read_image, PIL.Image.convert.
+/// Shapes: -> [C, H, W]. Dtypes: -> u8, or i32 of 16 bits. Throws: IoError, naming the file, when it cannot
+/// be read, is of another kind, damaged, or a JPEG in CMYK, when the image is larger than `max_pixels`, and
+/// when the build has no libpng or libjpeg-turbo. Source: torchvision.io.read_image, PIL.Image.convert.
 [[nodiscard]] Tensor read_image(const std::string& path, const ImageOptions& options = {});
 
 /// read_image for an encoded image in memory. Source: torchvision.io.decode_image.

@@ -101,11 +101,17 @@ class PngReader final : public PngStruct {
   [[nodiscard]] std::size_t row_bytes() const { return png_get_rowbytes(png_, info_); }
   [[nodiscard]] std::size_t channels() const { return png_get_channels(png_, info_); }
 
-  /// Asks for 8 bits per channel and no palette.
-  [[nodiscard]] bool expand() {
+  /// Bytes of a channel, after expand().
+  [[nodiscard]] std::size_t depth() const { return png_get_bit_depth(png_, info_) == 16 ? 2 : 1; }
+
+  /// Asks for 8 bits per channel, or for all 16 little-endian, and no palette.
+  [[nodiscard]] bool expand(bool keep_16_bits) {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_expand(png_);
-    png_set_strip_16(png_);
+    if (keep_16_bits)
+      png_set_swap(png_);
+    else
+      png_set_strip_16(png_);
     png_set_interlace_handling(png_);
     png_read_update_info(png_, info_);
     return true;
@@ -154,7 +160,7 @@ std::vector<png_bytep> png_rows(const Pixels& pixels) {
   auto* row = const_cast<png_bytep>(pixels.bytes.data());  // libpng asks for it also where it reads only
   for (png_bytep& begin : rows) {
     begin = row;
-    row += pixels.width * pixels.channels;
+    row += pixels.width * pixels.channels * pixels.depth;
   }
   return rows;
 }
@@ -168,10 +174,12 @@ Pixels decode_png(std::span<const std::byte> bytes, const ImageLimits& limits) {
   check_pixels(limits, pixels.width, pixels.height);
   // Deflate packs 1032 bytes into one at the most.
   check_encoded_size(limits, bytes.size(), reader.row_bytes() * pixels.height / 1032);
-  if (!reader.expand()) refuse_png(limits.op, reader.message());
+  if (!reader.expand(limits.keep_16_bits)) refuse_png(limits.op, reader.message());
   pixels.channels = reader.channels();
-  if (reader.row_bytes() != pixels.width * pixels.channels) refuse_png(limits.op, "rows of another length");
-  pixels.bytes.resize(pixels.width * pixels.height * pixels.channels);
+  pixels.depth = reader.depth();
+  if (reader.row_bytes() != pixels.width * pixels.channels * pixels.depth)
+    refuse_png(limits.op, "rows of another length");
+  pixels.bytes.resize(reader.row_bytes() * pixels.height);
   std::vector<png_bytep> rows = png_rows(pixels);
   if (!reader.read_rows(rows.data())) refuse_png(limits.op, reader.message());
   return pixels;

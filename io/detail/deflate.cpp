@@ -90,6 +90,15 @@ struct InflateSource::State : mezzo::detail::NoCopy {
       return;
     }
     if (frame == DeflateFrame::raw) refuse("more bytes behind their end" + place());
+    // Members may be padded with zeros, as blocks of tapes are; Python's gzip passes over them, too.
+    do {
+      while (stream.avail_in > 0 && *stream.next_in == 0) {
+        ++stream.next_in;
+        --stream.avail_in;
+      }
+    } while (stream.avail_in == 0 && refill());
+    is_done = stream.avail_in == 0;
+    if (is_done) return;
     if (::inflateReset(&stream) != Z_OK) throw std::bad_alloc();
     is_first = false;
   }

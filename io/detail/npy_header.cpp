@@ -9,6 +9,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/io/detail/file_kind.h"
 
 namespace mezzo::io::detail {
 
@@ -23,17 +24,21 @@ constexpr std::size_t kGrowthDigits = 21;
 
 struct NpyDType {
   DType dtype;
-  std::string_view code;
+  std::string_view code, name;  ///< NumPy reads both, and writes the code
+  bool is_unsigned = false;
 };
-constexpr std::array<NpyDType, 9> kNpyDTypes{{{DType::f16, "f2"},
-                                              {DType::f32, "f4"},
-                                              {DType::f64, "f8"},
-                                              {DType::i8, "i1"},
-                                              {DType::i16, "i2"},
-                                              {DType::i32, "i4"},
-                                              {DType::i64, "i8"},
-                                              {DType::u8, "u1"},
-                                              {DType::boolean, "b1"}}};
+constexpr std::array<NpyDType, 12> kNpyDTypes{{{DType::f16, "f2", "float16"},
+                                               {DType::f32, "f4", "float32"},
+                                               {DType::f64, "f8", "float64"},
+                                               {DType::i8, "i1", "int8"},
+                                               {DType::i16, "i2", "int16"},
+                                               {DType::i32, "i4", "int32"},
+                                               {DType::i64, "i8", "int64"},
+                                               {DType::u8, "u1", "uint8"},
+                                               {DType::boolean, "b1", "bool"},
+                                               {DType::i16, "u2", "uint16", true},
+                                               {DType::i32, "u4", "uint32", true},
+                                               {DType::i64, "u8", "uint64", true}}};
 
 /// A dtype that mezzo does not have: its name, and what to do about it.
 struct Foreign {
@@ -54,8 +59,6 @@ Foreign foreign_dtype(char kind) {
     case 'M':
     case 'm':
       return {"dates or times", "save x.astype(numpy.int64)"};
-    case 'u':
-      return {"unsigned integers", "save x.astype(numpy.int64)"};
     default:
       return {"another dtype", "save x.astype(numpy.float32)"};
   }
@@ -155,17 +158,19 @@ class NpyParser {
     const std::string shown = quote(code);
     const char order = code.empty() ? '\0' : code.front();
     if (order == '<' || order == '>' || order == '=' || order == '|') code.remove_prefix(1);
-    const auto row = std::find_if(kNpyDTypes.begin(), kNpyDTypes.end(),
-                                  [&](const NpyDType& one) { return one.code == code; });
+    const auto row = std::find_if(kNpyDTypes.begin(), kNpyDTypes.end(), [&](const NpyDType& one) {
+      return one.code == code || (one.name == code && !code.empty() && code.front() == order);
+    });
     if (row == kNpyDTypes.end()) refuse_dtype(shown, foreign_dtype(code.empty() ? '\0' : code.front()));
     header.dtype = row->dtype;
+    header.is_unsigned = row->is_unsigned;
     header.is_big_endian = order == '>';
   }
 
   [[noreturn]] void refuse_dtype(const std::string& shown, const Foreign& foreign) const {
     throw IoError(
         source_.op(),
-        "elements of dtype float16, float32, float64, int8, int16, int32, int64, uint8 or bool" + what_,
+        "elements of dtype float16, float32, float64, int8 to int64, uint8 to uint64 or bool" + what_,
         "dtype " + shown + ": " + std::string(foreign.name), foreign.fix);
   }
 
@@ -203,8 +208,10 @@ NpyHeader read_npy_header(ByteSource& source, const std::string& what) {
   std::array<std::byte, 8> begin{};
   source.read(begin);
   const std::string_view magic(reinterpret_cast<const char*>(begin.data()), kNpyMagic.size());
-  if (magic != kNpyMagic)
+  if (magic != kNpyMagic) {
+    refuse_other_file(source.op(), "a .npy array" + what, begin);
     throw IoError(source.op(), "a .npy array" + what, "other bytes", "write it with numpy.save");
+  }
   const int version = std::to_integer<int>(begin[6]);
   if (version < 1 || version > 3 || begin[7] != std::byte{0}) {
     throw IoError(source.op(), "format 1.0, 2.0 or 3.0" + what,
@@ -228,8 +235,9 @@ NpyHeader read_npy_header(ByteSource& source, const std::string& what) {
 }
 
 std::string npy_header(std::string_view op, DType dtype, const Shape& shape) {
-  const auto row = std::find_if(kNpyDTypes.begin(), kNpyDTypes.end(),
-                                [&](const NpyDType& one) { return one.dtype == dtype; });
+  const auto row = std::find_if(kNpyDTypes.begin(), kNpyDTypes.end(), [&](const NpyDType& one) {
+    return one.dtype == dtype;
+  });  // the first is signed
   if (row == kNpyDTypes.end()) {
     throw DTypeError(op, "a dtype that NumPy has", to_string(dtype), "convert it with .to(DType::f32)");
   }

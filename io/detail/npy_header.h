@@ -13,6 +13,7 @@ namespace mezzo::io::detail {
 
 struct NpyHeader {
   DType dtype = DType::f32;
+  bool is_unsigned = false;  ///< of unsigned integers as large as `dtype`, which mezzo has not
   bool is_big_endian = false;
   bool is_fortran = false;  ///< the first dim is innermost
   Shape shape;

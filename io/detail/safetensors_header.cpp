@@ -11,8 +11,8 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/io/detail/file_kind.h"
 #include "mezzo/io/detail/json_scanner.h"
-#include "mezzo/io/detail/zip.h"
 
 namespace mezzo::io::detail {
 
@@ -117,6 +117,10 @@ class EntryReader final : public JsonEvents {
       : op_(op), scanner_(scanner), data_size_(data_size), result_(result), builder_(scanner) {}
 
   void scalar(Value&& value) override {
+    if (in_metadata_ && depth_ == 1 && value.is_null()) {  // as good as none
+      in_metadata_ = false;
+      return;
+    }
     if (in_metadata_) refuse_metadata(value);
     check_room();
     builder_.scalar(std::move(value));
@@ -322,9 +326,7 @@ std::size_t header_length(const std::string& op, std::span<const std::byte> pref
     refuse(op, "at least 8 bytes", "a file of " + std::to_string(file_size));
   std::memcpy(&length, prefix.data(), sizeof(length));
   if (length > kMaxHeaderBytes) {
-    if (static_cast<std::uint32_t>(length) == kZipSignature)
-      throw IoError(op, "a safetensors file", "a zip archive",
-                    "io::load_torch reads PyTorch's files, io::read_npz NumPy's");
+    refuse_other_file(op, "a safetensors file", prefix);
     refuse(op, "a header of at most " + std::to_string(kMaxHeaderBytes) + " bytes",
            "a length of " + std::to_string(length));
   }

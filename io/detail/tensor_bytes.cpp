@@ -2,6 +2,7 @@
 #include "mezzo/io/detail/tensor_bytes.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "mezzo/core/error.h"
@@ -29,6 +30,36 @@ void make_bools(std::span<std::byte> bytes) noexcept {
   for (std::byte& byte : bytes) {
     if (byte > std::byte{1}) byte = std::byte{1};
   }
+}
+
+namespace {
+
+template <class From, class To>
+Tensor widened_to(const Tensor& bits, DType dtype) {
+  Tensor wide = empty(bits.shape(), {.dtype = dtype});
+  const auto from = bytes_of(bits), to = bytes_of(wide);
+  for (std::size_t i = 0; i < from.size() / sizeof(From); ++i) {
+    From value{};
+    std::memcpy(&value, from.data() + i * sizeof(From), sizeof(From));
+    const auto wider = static_cast<To>(value);
+    std::memcpy(to.data() + i * sizeof(To), &wider, sizeof(To));
+  }
+  return wide;
+}
+
+}  // namespace
+
+Tensor widened(const std::string& op, const std::string& what, const Tensor& bits) {
+  if (bits.dtype() == DType::i16) return widened_to<std::uint16_t, std::int32_t>(bits, DType::i32);
+  if (bits.dtype() == DType::i32) return widened_to<std::uint32_t, std::int64_t>(bits, DType::i64);
+  for (const std::int64_t value : bits.data<std::int64_t>()) {
+    if (value < 0) {
+      throw IoError(op, "unsigned integers below 2^63, as i64 holds them",
+                    std::to_string(static_cast<std::uint64_t>(value)) + what,
+                    "convert it before it is saved");
+    }
+  }
+  return bits;
 }
 
 void reverse_elements(std::span<std::byte> bytes, std::size_t size) noexcept {

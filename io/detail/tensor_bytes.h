@@ -22,6 +22,14 @@ void check_defined(std::string_view op, std::string_view name, const Tensor& ten
 [[nodiscard]] std::span<std::byte> bytes_of(const Tensor& tensor);
 /// Makes bools of bytes from a file: 0 stays, all others become 1. Bytes that are right are not written to.
 void make_bools(std::span<std::byte> bytes) noexcept;
+/// Unsigned integers of 2, 4 or 8 bytes, which a file has and mezzo has not, by their bits, as i16, i32 or
+/// i64 on the CPU: as integers that hold their values, i32 or i64. Throws: IoError in the name of `op` for
+/// one from 2^63 on, in the tensor that `what` names.
+[[nodiscard]] Tensor widened(const std::string& op, const std::string& what, const Tensor& bits);
+/// The dtype of what `widened` makes of bits of `dtype`.
+[[nodiscard]] constexpr DType wider(DType dtype) noexcept {
+  return dtype == DType::i16 ? DType::i32 : DType::i64;
+}
 /// Reverses each run of `size` bytes, of which a big-endian element has so many.
 void reverse_elements(std::span<std::byte> bytes, std::size_t size) noexcept;
 

@@ -11,6 +11,7 @@
 #include "mezzo/core/value.h"
 #include "mezzo/io/detail/crc32.h"
 #include "mezzo/io/detail/deflate.h"
+#include "mezzo/io/detail/file_kind.h"
 
 namespace mezzo::io::detail {
 
@@ -143,7 +144,12 @@ ZipReader::End ZipReader::find_end() {
     found = number_at<std::uint32_t>(tail, at) == kEndSignature &&
             number_at<std::uint16_t>(tail, at + 20) == tail.size() - kEndSize - at;
   }
-  if (!found) refuse("a zip archive", "a file without an end record");
+  if (!found) {
+    file_.seek(0);
+    file_.read(std::span(tail).first(kEndSize));
+    refuse_other_file(op(), "a zip archive", std::span(tail).first(kEndSize));
+    refuse("a zip archive", "a file without an end record");
+  }
   const std::span<const std::byte> record(tail.data() + at, kEndSize);
   End end{.entries = number_at<std::uint16_t>(record, 10),
           .directory = number_at<std::uint32_t>(record, 16),

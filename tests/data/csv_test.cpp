@@ -95,6 +95,41 @@ TEST_F(Csv, OtherDelimitersAndQuotes) {
   EXPECT_EQ(read("a\tb\n1\t2\n", {.delimiter = '\t'}).column("b").integers, (Integers{2}));
 }
 
+TEST_F(Csv, DecimalCommas) {
+  const CsvOptions options{.delimiter = ';', .decimal = ','};
+  const Table table = read("x;y;z\n1,5;2;1.5\n-,25e1;+3;2\n\"7,0\";4;3", options);
+  expect_reals(table.column("x"), {1.5, -2.5, 7.0});
+  EXPECT_EQ(table.column("y").integers, (Integers{2, 3, 4}));
+  EXPECT_EQ(table.column("z").type, ColumnType::text) << "a point is none then, as in pandas";
+  EXPECT_EQ(read("x;y\n1,2,3;1", options).column("x").type, ColumnType::text);
+  EXPECT_EQ(
+      message_of<ValueError>([&] { return read("x\n1", {.decimal = ','}); }),
+      "read_csv: expected a .decimal and a .comment that differ from .delimiter and .quote, got \",\" and "
+      "\"\\u0000\"; give another .delimiter");
+}
+
+TEST_F(Csv, Comments) {
+  const CsvOptions options{.comment = '#'};
+  const std::string text = "# made by hand\n\n#\nx,y # names\n1,2\n# 3,4\r\n5,#6\n\"#7\",8#\n9,10\n# end";
+  const Table table = read(text, options);
+  EXPECT_EQ(table.names(), (Texts{"x", "y "}));
+  EXPECT_EQ(table.column("x").type, ColumnType::text) << "a sign in quotes is text";
+  EXPECT_EQ(table.column("x").text(2), "#7");
+  expect_reals(table.column("y "), {2, kNaN, 8, 10});
+  EXPECT_EQ(read("x\n1#2", {}).column("x").type, ColumnType::text) << "without the option";
+  EXPECT_EQ(refused<IoError>("a,b\n1,2\n#\n3#,4\n", options).substr(0, 37),
+            "expected 2 fields in line 4, got 1; w");
+}
+
+TEST_F(Csv, TrueAndFalse) {
+  EXPECT_EQ(column("True\nFalse\nTRUE\nfalse\ntrue\nFALSE").integers, (Integers{1, 0, 1, 0, 1, 0}));
+  expect_reals(column("True\n\nNA\n0.5"), {1, kNaN, 0.5});
+  const Column texts = column("True\ntRUE\nFalse");
+  ASSERT_EQ(texts.type, ColumnType::text);
+  EXPECT_EQ(texts.text(0), "True") << "as it was written";
+  EXPECT_EQ(column("-True").type, ColumnType::text);
+}
+
 TEST_F(Csv, WithoutAHeader) {
   const Table table = read("1,x\n2,y\n", {.header = false});
   EXPECT_EQ(table.names(), (Texts{"0", "1"}));
@@ -143,7 +178,7 @@ TEST_F(Csv, Reals) {
 
 TEST_F(Csv, WhatIsNoNumberIsText) {
   for (const char* word : {"x", "1x", "0x10", "1,5", "1e", "e5", ".", "-", "+", "--1", "+-1", "1 2", "1_000",
-                           "nan(5)", "infinit", "True", "1.2.3", "-.", "inf1"}) {
+                           "nan(5)", "infinit", "tRue", "1.2.3", "-.", "inf1"}) {
     const std::string line = "\"" + std::string(word) + "\"\n";
     EXPECT_EQ(column(line).text(0), word) << word;
     EXPECT_EQ(column("5\n" + line).type, ColumnType::text) << word;

@@ -69,6 +69,78 @@ TEST_F(Images, AreWhatPillowReads) {
   }
 }
 
+TEST_F(Images, SixteenBitsAreKeptWhereAskedFor) {
+  // The samples that make.py writes: noise(x, y, c, 65535).
+  const auto noise = [](std::int64_t x, std::int64_t y, std::int64_t c) {
+    return static_cast<std::int32_t>((x * 73 + y * 151 + c * 97 + x * y * 11) % 65536);
+  };
+  const ImageOptions all{.keep_16_bits = true};
+  for (const auto& [name, channels] : {std::pair("gray16.png", 1),
+                                       {"gray16i.png", 1},
+                                       {"la16.png", 2},
+                                       {"rgb16.png", 3},
+                                       {"rgba16.png", 4}}) {
+    const Tensor image = read_image(image_file(name), all);
+    ASSERT_EQ(image.dtype(), DType::i32);
+    ASSERT_EQ(image.size(0), channels) << name;
+    const auto values = image.data<std::int32_t>();
+    std::size_t i = 0;
+    for (std::int64_t c = 0; c < image.size(0); ++c) {
+      for (std::int64_t y = 0; y < image.size(1); ++y) {
+        for (std::int64_t x = 0; x < image.size(2); ++x) ASSERT_EQ(values[i++], noise(x, y, c)) << name;
+      }
+    }
+  }
+  EXPECT_EQ(read_image(image_file("gray8.png"), all).dtype(), DType::u8);
+  const Tensor rgba = read_image(image_file("gray16.png"), {.mode = ImageMode::rgba, .keep_16_bits = true});
+  EXPECT_EQ(rgba.select(0, 2).select(0, 3).to_vector<int>()[2], noise(2, 3, 0));
+  EXPECT_EQ(rgba.select(0, 3).to_vector<int>()[0], 65535);
+  const Tensor gray = read_image(image_file("rgb16.png"), {.mode = ImageMode::gray, .keep_16_bits = true});
+  EXPECT_NEAR(gray.select(0, 0).select(0, 4).to_vector<double>()[8],
+              0.299 * noise(8, 4, 0) + 0.587 * noise(8, 4, 1) + 0.114 * noise(8, 4, 2), 0.6);
+}
+
+TEST_F(Images, AreTurnedAsExifSaysWhereAskedFor) {
+  const std::string turned = content(image_file("turned.jpg"));
+  const Tensor plain = read_image(image_file("turned.jpg"));
+  const std::size_t tiff = turned.find(std::string("Exif\0\0", 6)) + 6;
+  ASSERT_TRUE(turned[tiff] == 'M' || turned[tiff] == 'I');
+  const bool big = turned[tiff] == 'M';
+  const std::string tag = big ? std::string("\x01\x12\0\x03", 4) : std::string("\x12\x01\x03\0", 4);
+  const std::size_t value = turned.find(tag) + (big ? 9 : 8);
+  ASSERT_EQ(turned[value], 6);
+  const std::int64_t height = plain.size(1), width = plain.size(2);
+  for (int orientation = 0; orientation <= 9; ++orientation) {
+    std::string bytes = turned;
+    bytes[value] = static_cast<char>(orientation);
+    const Tensor image = read_image(write("image", bytes), {.apply_exif_orientation = true});
+    EXPECT_EQ(hex(read_image(path("image"))), hex(plain)) << "without the option";
+    const bool exchanged = orientation >= 5 && orientation <= 8;
+    ASSERT_EQ(image.shape(), exchanged ? (Shape{3, width, height}) : plain.shape()) << orientation;
+    // EXIF 2.3, 4.6.4: where the 0th row and the 0th column of the file are in the picture.
+    const bool right = orientation == 2 || orientation == 3 || orientation == 6 || orientation == 7;
+    const bool bottom = orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
+    const auto from = plain.data<std::uint8_t>(), to = image.data<std::uint8_t>();
+    for (std::int64_t i = 0; i < image.numel(); ++i) {
+      const std::int64_t rows = image.size(1), columns = image.size(2);
+      const std::int64_t c = i / (rows * columns), y = i / columns % rows, x = i % columns;
+      const std::int64_t v = bottom ? rows - 1 - y : y, h = right ? columns - 1 - x : x;
+      const std::int64_t row = exchanged ? h : v, column = exchanged ? v : h;
+      ASSERT_EQ(to[static_cast<std::size_t>(i)],
+                from[static_cast<std::size_t>((c * height + row) * width + column)])
+          << orientation;
+    }
+  }
+  for (std::size_t size = tiff - 12; size < value + 4;
+       ++size) {  // a segment cut short: no orientation, no harm
+    std::string bytes = turned.substr(0, size) + turned.substr(size + 1);
+    try {
+      static_cast<void>(read_image(write("image", bytes), {.apply_exif_orientation = true}));
+    } catch (const IoError&) {
+    }
+  }
+}
+
 TEST_F(Images, FromMemory) {
   const std::string bytes = content(image_file("rgb8.png"));
   EXPECT_EQ(hex(decode_image(std::as_bytes(std::span(bytes)))), hex(read_image(image_file("rgb8.png"))));

@@ -53,7 +53,10 @@ void expect_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
 }
 
 TEST(DataLoader, GivesBatchesInOrder) {
-  DataLoader loader(TensorDataset(arange(7), arange(7) * 10), {.batch_size = 3});
+  const Tensor inputs = arange(7), targets = inputs * 10;
+  DataLoader alone(TensorDataset{inputs}, {.batch_size = 7});
+  EXPECT_TRUE(alone.begin()->equal(inputs)) << "compiles, and gives tensors";
+  DataLoader loader(TensorDataset(inputs, targets), {.batch_size = 3});
   static_assert(std::is_same_v<decltype(loader), DataLoader<Example>>);
   std::vector<Shape> shapes;
   Indices seen;

@@ -2,6 +2,7 @@
 #include "mezzo/data/mnist.h"
 
 #include <array>
+#include <filesystem>
 
 #include "mezzo/core/error.h"
 #include "mezzo/tests/data/temporary_folder.h"
@@ -54,6 +55,47 @@ TEST_F(Mnist, BothParts) {
   EXPECT_EQ(train.classes().size(), 10U);
 }
 
+TEST_F(Mnist, InTorchvisionsFolders) {
+  std::filesystem::create_directories(path("root/MNIST/raw"));
+  write("root/MNIST/raw/train-images-idx3-ubyte", images(2));
+  write("root/MNIST/raw/train-labels-idx1-ubyte", labels({3, 4}));
+  for (const char* folder : {"root", "root/MNIST", "root/MNIST/raw"})
+    EXPECT_EQ(MNIST(path(folder)).labels().to_vector<int>(), (std::vector<int>{3, 4})) << folder;
+}
+
+TEST_F(Mnist, Emnist) {
+  write("emnist-letters-test-images-idx3-ubyte", images(2));
+  write("emnist-letters-test-labels-idx1-ubyte", labels({1, 26}));
+  const MNIST letters(path(), {.train = false, .split = "letters"});
+  EXPECT_EQ(letters.classes()[static_cast<std::size_t>(letters.get(1).target.item<int>())], "z");
+  // The numbers of classes that EMNIST's paper has, with a place for label 0 of "letters".
+  const std::pair<std::string, std::size_t> splits[]{{"byclass", 62}, {"bymerge", 47}, {"balanced", 47},
+                                                     {"letters", 27}, {"digits", 10},  {"mnist", 10}};
+  for (const auto& [split, classes] : splits) {
+    write("emnist-" + split + "-train-images-idx3-ubyte", images(1));
+    write("emnist-" + split + "-train-labels-idx1-ubyte", labels({static_cast<char>(classes - 1)}));
+    EXPECT_EQ(MNIST(path(), {.split = split}).classes().size(), classes);
+    write("emnist-" + split + "-train-labels-idx1-ubyte", labels({static_cast<char>(classes)}));
+    EXPECT_THROW(MNIST(path(), {.split = split}), IoError) << split;
+  }
+  EXPECT_THROW(MNIST(path(), {.split = "other"}), ValueError);
+}
+
+TEST_F(Mnist, Qmnist) {
+  std::string numbers{0, 0, 12, 2, 0, 0, 0, 2, 0, 0, 0, 8};
+  for (const char label : {7, 2}) numbers += std::string{0, 0, 0, label} + std::string(28, '\1');
+  write("qmnist-test-images-idx3-ubyte", images(2));
+  const std::string file = write("qmnist-test-labels-idx2-int", numbers);
+  EXPECT_EQ(MNIST(path(), {.train = false, .split = "qmnist"}).labels().to_vector<int>(),
+            (std::vector<int>{7, 2}));
+  numbers[12] = -1;
+  write("qmnist-test-labels-idx2-int", numbers);
+  EXPECT_NE(message_of<IoError>([&] {
+              return MNIST(path(), {.train = false, .split = "qmnist"});
+            }).find("labels from 0 to 9, got -16777209 at position 0"),
+            std::string::npos);
+}
+
 TEST_F(Mnist, DifferentCountsAreRefused) {
   const std::string image_file = write("train-images-idx3-ubyte", images(2));
   const std::string label_file = write("train-labels-idx1-ubyte", labels({5, 0, 9}));
@@ -84,8 +126,9 @@ TEST_F(Mnist, AMissingFileIsNamed) {
   write("train-images-idx3-ubyte", images(1));
   EXPECT_EQ(message_of<IoError>([&] { return MNIST(path()); }),
             "MNIST '" + path() +
-                "': expected 'train-labels-idx1-ubyte' in the folder, or the same with .gz, got neither; "
-                "fetch the data set, or give the folder that its files are in");
+                "': expected 'train-labels-idx1-ubyte' in the folder, in raw or MNIST/raw below, or the same "
+                "with .gz, "
+                "got none; fetch the data set, or give the folder that its files are in");
 }
 
 TEST_F(Mnist, AGzippedFileIsFoundBehindItsName) {

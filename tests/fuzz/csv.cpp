@@ -2,6 +2,7 @@
 // read again is the same. The first byte of the input chooses options.
 #include <cmath>
 #include <cstdlib>
+#include <map>
 #include <vector>
 
 #include "mezzo/core/error.h"
@@ -88,20 +89,26 @@ bool same_real(double a, double b) {
 
 void check_cell(const Column& column, std::size_t row, const std::string& cell,
                 const data::CsvOptions& options) {
+  static const std::map<std::string, int> bools{{"True", 1},  {"TRUE", 1},  {"true", 1},
+                                                {"False", 0}, {"FALSE", 0}, {"false", 0}};
   const std::string text = trimmed(cell);
   bool is_missing = false;
   for (const std::string& missing : options.missing) is_missing = is_missing || missing == text;
   if (column.type == ColumnType::text) {
     require(column.text(row) == (is_missing ? "" : cell), "a text is the field");
   } else if (column.type == ColumnType::i64) {
-    const std::int64_t wanted =
-        is_missing ? options.fill_value.value_or(0) : std::strtoll(text.c_str(), nullptr, 10);
+    const std::int64_t wanted = is_missing             ? options.fill_value.value_or(0)
+                                : bools.contains(text) ? bools.at(text)
+                                                       : std::strtoll(text.c_str(), nullptr, 10);
     require(!is_missing || options.fill_value.has_value(), "a missing integer is filled");
     require(column.integers[row] == wanted, "an integer is what strtoll reads");
   } else {
     char* end = nullptr;
-    const double wanted = is_missing ? std::nan("") : std::strtod(text.c_str(), &end);
-    require(is_missing || *end == '\0', "a number is one to strtod");
+    const bool is_bool = bools.contains(text);
+    const double wanted = is_missing ? std::nan("")
+                          : is_bool  ? bools.at(text)
+                                     : std::strtod(text.c_str(), &end);
+    require(is_missing || is_bool || *end == '\0', "a number is one to strtod");
     require(same_real(column.reals[row], wanted), "a number is what strtod reads");
   }
 }

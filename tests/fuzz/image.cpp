@@ -40,7 +40,11 @@ void repair_png(std::vector<std::uint8_t>& bytes) {
 void try_image(const std::vector<std::uint8_t>& bytes) {
   Tensor image;
   try {
+    const Tensor all = data::decode_image(
+        std::as_bytes(std::span(bytes)),
+        {.max_pixels = kSmallImages.max_pixels, .keep_16_bits = true, .apply_exif_orientation = true});
     image = data::decode_image(std::as_bytes(std::span(bytes)), kSmallImages);
+    require(all.numel() == image.numel(), "all bits and a turned image are as many values");
   } catch (const IoError& error) {
     require(std::string(error.what()).size() < 1000, "a message is short");
     return;

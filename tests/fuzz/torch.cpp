@@ -1,10 +1,12 @@
 // PyTorch's files: whole ones read the same plain and mapped; bare pickles give values that can be walked.
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <string>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/io/detail/torch/legacy_file.h"
 #include "mezzo/io/detail/torch/unpickler.h"
 #include "mezzo/io/torch_file.h"
 #include "mezzo/tests/fuzz/memory_file.h"
@@ -71,7 +73,8 @@ std::string read(const std::string& path, bool mapped, TorchValue::NamedTensors&
 }  // namespace
 
 int fuzz_torch(const std::uint8_t* data, std::size_t size) {
-  if (size > 0 && data[0] == 0x80) {
+  const auto begin = std::as_bytes(std::span(data, std::min<std::size_t>(size, 24)));
+  if (size > 0 && data[0] == 0x80 && !io::detail::is_legacy_file(begin)) {
     try {
       check_pickle(std::as_bytes(std::span(data, size)));
     } catch (const Error&) {

@@ -107,7 +107,7 @@ TEST_F(Npy, ArchivesComeBack) {
 TEST_F(Npy, DTypesThatMezzoDoesNotHaveAreRefusedByName) {
   const auto refused = [this](const std::string& name) { return refusal(entry_of("refused.npz", name)); };
   const std::string expected =
-      "expected elements of dtype float16, float32, float64, int8, int16, int32, int64, uint8 or bool, got "
+      "expected elements of dtype float16, float32, float64, int8 to int64, uint8 to uint64 or bool, got "
       "dtype ";
   EXPECT_EQ(refused("object"), expected +
                                    "\"|O\": Python objects, which are pickled and never read; save "
@@ -123,15 +123,50 @@ TEST_F(Npy, DTypesThatMezzoDoesNotHaveAreRefusedByName) {
   EXPECT_EQ(refused("complex"), expected +
                                     "\"<c8\": complex numbers; save real and imaginary part as two "
                                     "arrays");
-  EXPECT_EQ(refused("unsigned"), expected + "\"<u2\": unsigned integers; save x.astype(numpy.int64)");
   EXPECT_EQ(refused("date"), expected + "\"<M8[D]\": dates or times; save x.astype(numpy.int64)");
   EXPECT_EQ(refused("long"), expected + "\"<f16\": another dtype; save x.astype(numpy.float32)");
+  EXPECT_EQ(message_of<IoError>([] { return read_npz(made_by_python("refused.npz")); }),
+            "read_npz '" + made_by_python("refused.npz") +
+                "': expected elements of dtype float16, float32, float64, int8 to int64, uint8 to uint64 or "
+                "bool in entry \"object.npy\", got dtype \"|O\": Python objects, which are pickled and never "
+                "read; save numbers: x.astype(numpy.float32)");
+}
+
+TEST_F(Npy, UnsignedIntegersBecomeWiderOnes) {
+  const LoadOptions options{.names = {"u2", "u4", "u8", "big"}};
+  const TensorFile::NamedTensors read = read_npz(made_by_python("unsigned.npz"), options);
+  expect_same(read, {{"u2", tensor({0, 1, 65535}, {3}, {.dtype = DType::i32})},
+                     {"u4", tensor({0.0, 1.0, 4294967295.0}, {3}, {.dtype = DType::i64})},
+                     {"u8", read[2].second},
+                     {"big", tensor({0, 1, 65535}, {3}, {.dtype = DType::i32})}});
+  EXPECT_EQ(read[2].second.to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{0, 1, std::numeric_limits<std::int64_t>::max()}));
   EXPECT_EQ(
-      message_of<IoError>([] { return read_npz(made_by_python("refused.npz")); }),
-      "read_npz '" + made_by_python("refused.npz") +
-          "': expected elements of dtype float16, float32, float64, int8, int16, int32, int64, uint8 or "
-          "bool in entry \"object.npy\", got dtype \"|O\": Python objects, which are pickled and never "
-          "read; save numbers: x.astype(numpy.float32)");
+      message_of<IoError>([] { return read_npz(made_by_python("unsigned.npz")); }),
+      "read_npz '" + made_by_python("unsigned.npz") +
+          "': expected unsigned integers below 2^63, as i64 holds them, got 9223372036854775808 in entry "
+          "\"beyond.npy\"; convert it before it is saved");
+}
+
+TEST_F(Npy, OnlyWhatIsAskedForIsRead) {
+  const auto read = [](const LoadOptions& options) {
+    std::vector<std::string> names;
+    for (const auto& [name, x] : read_npz(made_by_python("unsigned.npz"), options)) names.push_back(name);
+    return names;
+  };
+  EXPECT_EQ(read({.names = {"x"}}), std::vector<std::string>{"x"});
+  EXPECT_EQ(read({.prefix = "u"}), (std::vector<std::string>{"u2", "u4", "u8"}));
+  EXPECT_EQ(read({.names = {"x"}, .prefix = "u"}), (std::vector<std::string>{"u2", "u4", "u8", "x"}));
+  const std::string op = "read_npz '" + made_by_python("unsigned.npz") + "': expected ";
+  EXPECT_EQ(message_of<IoError>([&] {
+              return read({.names = {"x", "beyind"}});
+            }),
+            op + "a tensor \"beyind\", got none; the nearest name is \"beyond\"; check the names that are "
+                 "asked for");
+  EXPECT_EQ(message_of<IoError>([&] { return read({.prefix = "bigger."}); }),
+            op + "tensors whose names begin with \"bigger.\", got none; the nearest name is \"big\"; check "
+                 "the names "
+                 "that are asked for");
 }
 
 /// A file of format 1.0 with this header and data.
@@ -152,7 +187,8 @@ TEST_F(Npy, HeadersAreReadStrictly) {
   };
   good("{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }  \n");
   good("{'shape':(2,),'descr':\"|u1\",'fortran_order':True}");
-  good("{'descr': 'u1', 'fortran_order': False, 'shape': (2L,)}");  // of Python 2
+  good("{'descr': 'uint8', 'fortran_order': False, 'shape': (2,)}");  // a name, which NumPy takes, too
+  good("{'descr': 'u1', 'fortran_order': False, 'shape': (2L,)}");    // of Python 2
   const auto bad = [&](const std::string& header) { return refusal(npy_bytes(header, data)); };
   const std::string expected = "expected a header {'descr': ..., 'fortran_order': ..., 'shape': ...}, got ";
   const std::string fix = " of it; write it with numpy.save";

@@ -110,6 +110,10 @@ TEST(SafeTensors, RefusesDuplicateKeys) {
 
 TEST(SafeTensors, RefusesMetadataThatIsNotStrings) {
   expect_refused(file_bytes(R"({"__metadata__":[]})", ""), "expected __metadata__ to be a map, got list");
+  EXPECT_TRUE(SafeTensors::from_bytes(file_bytes(R"({"__metadata__":null})", "")).metadata().empty());
+  expect_refused(file_bytes(R"({"__metadata__":{"k":null}})", ""),
+                 "expected strings in __metadata__, got null under \"k\"");
+  expect_refused(file_bytes(R"({"__metadata__":null,"__metadata__":null})", ""), "twice");
   expect_refused(file_bytes(R"({"__metadata__":{"k":1}})", ""),
                  "expected strings in __metadata__, got int under \"k\"");
 }

@@ -130,20 +130,25 @@ TEST_F(Shards, SetsThatDoNotFitTogetherAreRefused) {
   EXPECT_EQ(
       refusal(),
       "expected the 4 files of the index beside it, got no \"m-00003-of-00004.safetensors\"; fetch it too");
-  save({{"x", ones({1})}}, path("m-00003-of-00004.safetensors"));
-  EXPECT_EQ(
-      refusal(),
-      "expected only tensors of the index in \"m-00003-of-00004.safetensors\", got \"x\"; fetch or write "
-      "the files again");
   save({{"d", ones({1})}, {"a", ones({1})}}, path("m-00003-of-00004.safetensors"));
-  EXPECT_EQ(refusal(),
-            "expected each tensor in one file, got \"a\" in \"m-00001-of-00004.safetensors\" and in "
-            "\"m-00003-of-00004.safetensors\"; fetch or write the files again");
-  save({}, path("m-00003-of-00004.safetensors"));
-  EXPECT_EQ(
-      refusal(),
-      "expected tensor \"d\" in \"m-00003-of-00004.safetensors\", got none of that name; fetch or write the "
-      "files again");
+  EXPECT_EQ(refusal(), "expected each tensor in one file, got \"a\" twice; fetch or write the files again");
+}
+
+TEST_F(Shards, TheIndexSaysWhichFilesAndNoMore) {
+  const auto names = [this](const LoadOptions& options = {}) {
+    std::string found;
+    for (const auto& [name, x] : load(index(), Device::cpu(), options)) found += name;
+    return found;
+  };
+  save(five(), file(), {.max_shard_size = 100});
+  // As transformers' load_sharded_checkpoint: all tensors of all files that the index names.
+  save({{"x", ones({1})}}, path("m-00003-of-00004.safetensors"));
+  EXPECT_EQ(names(), "abcxe") << "x is not in the index, and d in no file";
+  written("m.safetensors.index.json",
+          R"({"weight_map": {"e": "m-00001-of-00004.safetensors", "a": "m-00004-of-00004.safetensors"}})");
+  EXPECT_EQ(names(), "abe") << "each is in the other one's file, and b is in neither";
+  EXPECT_EQ(names({.names = {"b", "e"}}), "be") << "of two files";
+  EXPECT_EQ(message_of<IoError>([&] { return names({.names = {"d"}}); }).substr(0, 12), "load shards ");
 }
 
 TEST_F(Shards, OtherIndicesAreRefused) {

@@ -153,6 +153,70 @@ TEST_F(TensorFiles, TensorsThatMezzoDoesNotHaveAreRefused) {
   EXPECT_NE(dims.find("expected at most 8 dims, got 9 in tensor \"w\""), std::string::npos) << dims;
 }
 
+TEST_F(TensorFiles, UnsignedIntegersBecomeWiderOnes) {
+  const std::vector<std::uint16_t> u16{0, 1, 65535};
+  const std::vector<std::uint32_t> u32{0, 1, 4294967295U};
+  const std::vector<std::uint64_t> u64{0, 1, 9223372036854775807U}, beyond{std::uint64_t{1} << 63U};
+  const std::vector<SafeTensors::Entry> entries{{"a", "U16", {3}, std::as_bytes(std::span(u16))},
+                                                {"b", "U32", {3, 1}, std::as_bytes(std::span(u32))},
+                                                {"c", "U64", {3}, std::as_bytes(std::span(u64))},
+                                                {"d", "U64", {}, std::as_bytes(std::span(beyond))}};
+  write_safetensors(path(), entries);
+  for (const bool mapped : {false, true}) {
+    const TensorFile file =
+        TensorFile::load(path(), Device::cpu(), {.mapped = mapped, .names = {"a", "b", "c"}});
+    ASSERT_EQ(file.tensors.size(), 3U);
+    for (const auto& [name, x] : file.tensors) {
+      EXPECT_EQ(x.dtype(), name == "a" ? DType::i32 : DType::i64) << name;
+      EXPECT_EQ(x.shape(), name == "b" ? (Shape{3, 1}) : (Shape{3})) << name;
+      const std::vector<std::int64_t> expected{0, 1,
+                                               name == "a"   ? 65535
+                                               : name == "b" ? 4294967295
+                                                             : 9223372036854775807};
+      EXPECT_EQ(x.to_vector<std::int64_t>(), expected) << name;
+    }
+    EXPECT_EQ(
+        refusal<IoError>(
+            [&] { static_cast<void>(TensorFile::load(path(), Device::cpu(), {.mapped = mapped})); }),
+        "load tensors '" + path() +
+            "': expected unsigned integers below 2^63, as i64 holds them, got 9223372036854775808 in tensor "
+            "\"d\"; convert it before it is saved");
+  }
+}
+
+TEST_F(TensorFiles, OnlyWhatIsAskedForIsRead) {
+  const std::vector<std::byte> bytes(8);
+  const std::vector<SafeTensors::Entry> entries{{"enc.w", "F32", {2}, bytes},
+                                                {"enc.b", "F64", {}, bytes},
+                                                {"odd", "C64", {}, bytes},
+                                                {"dec.w", "I64", {}, bytes}};
+  write_safetensors(path(), entries, {{"key", "value"}});
+  const auto names = [this](const LoadOptions& options) {
+    std::vector<std::string> found;
+    for (const auto& [name, x] : load(path(), Device::cpu(), options)) found.push_back(name);
+    std::sort(found.begin(), found.end());
+    return found;
+  };
+  for (const bool mapped : {false, true}) {
+    EXPECT_EQ(names({.mapped = mapped, .names = {"dec.w", "enc.b"}}),
+              (std::vector<std::string>{"dec.w", "enc.b"}));
+    EXPECT_EQ(names({.mapped = mapped, .prefix = "enc."}), (std::vector<std::string>{"enc.b", "enc.w"}));
+    EXPECT_EQ(names({.mapped = mapped, .names = {"dec.w"}, .prefix = "enc."}).size(), 3U);
+  }
+  EXPECT_EQ(TensorFile::load(path(), Device::cpu(), {.names = {"dec.w"}}).metadata.at("key"), "value");
+  EXPECT_NE(refusal<IoError>([&] {
+              static_cast<void>(names({.names = {"odd"}}));
+            }).find("\"C64\" in tensor \"odd\""),
+            std::string::npos);
+  const std::string op = "load tensors '" + path() + "': expected ";
+  const std::string fix = "; check the names that are asked for";
+  EXPECT_EQ(refusal<IoError>([&] { static_cast<void>(names({.names = {"model.enc.w"}})); }),
+            op + "a tensor \"model.enc.w\", got none; the nearest name is \"enc.w\"" + fix);
+  EXPECT_EQ(
+      refusal<IoError>([&] { static_cast<void>(names({.prefix = "decoder."})); }),
+      op + "tensors whose names begin with \"decoder.\", got none; the nearest name is \"dec.w\"" + fix);
+}
+
 TEST_F(TensorFiles, ABoolOfAnotherByteIsTrue) {
   const std::vector<std::byte> bytes{std::byte{0}, std::byte{1}, std::byte{2}, std::byte{255}};
   const SafeTensors::Entry entry{"b", "BOOL", {4}, bytes};

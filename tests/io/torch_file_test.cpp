@@ -203,10 +203,10 @@ TEST_F(TorchFile, OtherFilesAreRefused) {
     return message.substr(std::min(message.size(), op.size()));
   };
   const std::string expected = "expected a zip archive of torch.save, as PyTorch writes since 1.6, got ";
-  EXPECT_EQ(refusal("legacy.pt"),
-            expected +
-                "a file of an older torch.save, or a bare pickle; write it again with a "
-                "PyTorch since 1.6: torch.save(torch.load(path), path)");
+  EXPECT_EQ(message_of<IoError>([this] { return load_torch(written("a.pkl", pickle::begin() + "N.")); }),
+            "load_torch '" + path("a.pkl") + "': " + expected +
+                "a bare pickle or one of a very old torch.save; write it again with PyTorch: "
+                "torch.save(torch.load(path), path)");
   EXPECT_EQ(refusal("script.pt"), expected +
                                       "a TorchScript archive; save its weights: "
                                       "torch.save(torch.jit.load(path).state_dict(), other_path)");
@@ -218,15 +218,103 @@ TEST_F(TorchFile, OtherFilesAreRefused) {
             "expected tensors, dicts, lists, numbers and strings, got a call of "
             "torch.nn.modules.activation.ReLU at "
             "byte 16 of data.pkl; save a state dict: torch.save(model.state_dict(), path)");
-  const std::string dtypes =
-      "expected tensors of float32, float64, float16, bfloat16, float8_e4m3fn, float8_e5m2, int64, int32, "
-      "int16, int8, uint8 or bool, got ";
-  const std::string fix = " of data.pkl; convert it before it is saved, as tensor.to(torch.float32) does";
-  EXPECT_EQ(refusal("refused_complex.pt"), dtypes + "torch.ComplexFloatStorage at byte 117" + fix);
-  EXPECT_EQ(refusal("refused_uint16.pt"), dtypes + "torch.uint16 at byte 184" + fix);
+  EXPECT_EQ(
+      refusal("refused_complex.pt"),
+      "expected tensors of float32, float64, float16, bfloat16, float8_e4m3fn, float8_e5m2, int8 to int64, "
+      "uint8 to uint64 or bool, got torch.complex64 in tensor \"x\"; convert it before it is saved, as "
+      "tensor.to(torch.float32) does, or leave it out by .names or .prefix");
+  EXPECT_EQ(refusal("refused_uint64.pt"),
+            "expected unsigned integers below 2^63, as i64 holds them, got 9223372036854775808 in entry "
+            "\"refused_uint64/data/0\"; convert it before it is saved");
   EXPECT_NE(refusal("refused_sparse.pt").find("got a call of torch._utils._rebuild_sparse_tensor"),
             std::string::npos);
   EXPECT_THROW(static_cast<void>(load_torch(path("absent.pt"))), IoError);
+}
+
+TEST_F(TorchFile, UnsignedIntegersBecomeWiderOnes) {
+  for (const bool mapped : kWays) {
+    const TorchValue v = load_torch(made_by_python("unsigned.pt"), Device::cpu(), {.mapped = mapped});
+    EXPECT_EQ(v["u16"].as_tensor().dtype(), DType::i32);
+    EXPECT_EQ(v["u16"].as_tensor().to_vector<int>(), (std::vector<int>{0, 1, 65535, 7}));
+    EXPECT_EQ(v["view"].as_tensor().to_vector<int>(), (std::vector<int>{1, 7}));
+    EXPECT_TRUE(v["view"].as_tensor().impl().storage == v["u16"].as_tensor().impl().storage);
+    EXPECT_EQ(v["u32"].as_tensor().to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 4294967295}));
+    EXPECT_EQ(v["u64"].as_tensor().to_vector<std::int64_t>(),
+              (std::vector<std::int64_t>{0, 1, std::numeric_limits<std::int64_t>::max()}));
+  }
+}
+
+TEST_F(TorchFile, OnlyWhatIsAskedForIsRead) {
+  const auto load = [](const LoadOptions& options) {
+    return load_torch(made_by_python("mixed.pt"), Device::cpu(), options);
+  };
+  EXPECT_THROW(static_cast<void>(load({})), IoError) << "it has a complex tensor";
+  const TorchValue some = load({.names = {"net.bias"}});
+  EXPECT_EQ(some.tensors().size(), 1U);
+  expect_values(some["net"]["bias"].as_tensor(), counted({5}));
+  EXPECT_TRUE(some["c"].is_none());
+  EXPECT_TRUE(some["net"]["weight"].is_none());
+  EXPECT_EQ(some["lr"].as_double(), 0.5);
+  EXPECT_EQ(load({.prefix = "net."})["net"].tensors().size(), 2U);
+  EXPECT_EQ(message_of<IoError>([&] { return load({.names = {"net.wieght"}}); }),
+            "load_torch '" + made_by_python("mixed.pt") +
+                "': expected a tensor \"net.wieght\", got none; the nearest name is \"net.weight\"; check "
+                "the names "
+                "that are asked for");
+}
+
+TEST_F(TorchFile, FilesFromBeforePyTorch16) {
+  for (const bool mapped : kWays) {
+    const auto load = [mapped](const std::string& file, LoadOptions options = {}) {
+      options.mapped = mapped;
+      return load_torch(made_by_python(file), Device::cpu(), options);
+    };
+    expect_values(load("legacy.pt").as_tensor(), counted({5}));
+    expect_values(load("legacy4.pt")["x"].as_tensor(), counted({4, 6}));
+    EXPECT_THROW(static_cast<void>(load("legacy_views.pt")), IoError) << "it has a complex tensor";
+    LoadOptions options;
+    options.names = {"part",      "transposed", "tied.0", "tied.1", "view",
+                     "parameter", "half",       "flags",  "u16",    "none"};
+    options.prefix = "training.";
+    const TorchValue v = load("legacy_views.pt", options);
+    const Tensor x = counted({4, 6});
+    expect_values(v["part"].as_tensor(), narrow(narrow(x, 0, 1, 2), 1, 2, 3));
+    expect_values(v["transposed"].as_tensor(), transpose(x, 0, 1));
+    expect_values(v["half"].as_tensor(), x.to(DType::f16));
+    expect_values(v["flags"].as_tensor(), gt(x, 0));
+    expect_values(v["parameter"].as_tensor(), counted({3}));
+    expect_values(v["none"].as_tensor(), zeros({0, 3}));
+    EXPECT_EQ(v["u16"].as_tensor().to_vector<int>(), (std::vector<int>{1, 65535}));
+    EXPECT_TRUE(v["view"].as_tensor().impl().storage == v["tied"][0].as_tensor().impl().storage);
+    expect_values(v["training"]["model"]["1.running_var"].as_tensor(), ones({3}));
+    EXPECT_EQ(v["training"]["optimizer"]["state"][0]["exp_avg"].as_tensor().to_vector<float>(),
+              std::vector<float>(6, 0.1F));
+    EXPECT_EQ(v["training"]["optimizer"]["param_groups"][0]["lr"].as_double(), 0.5);
+  }
+}
+
+TEST_F(TorchFile, DamagedFilesFromBeforePyTorch16AreRefused) {
+  const std::string good = content_of(made_by_python("legacy.pt"));
+  const auto refusal = [this](const std::string& bytes) {
+    return message_of<IoError>([&] { return load_torch(written("a.pt", bytes)); });
+  };
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_NE(refusal(good.substr(0, length)), "") << length;
+  const std::size_t count = good.size() - 5 * 4 - 8;
+  std::string other = good;
+  other[count] = 6;
+  EXPECT_NE(refusal(other).find("expected 5 elements in storage"), std::string::npos) << refusal(other);
+  other = good;
+  other.replace(other.find("M\xE9\x03."), 4, "M\xE8\x03.");
+  EXPECT_NE(refusal(other).find("expected version 1001"), std::string::npos) << refusal(other);
+  other = good;
+  other[other.rfind("X") + 5] ^= 1;  // the key in the list of storages
+  EXPECT_NE(refusal(other).find("expected keys of storages of the value"), std::string::npos)
+      << refusal(other);
+  other = good;
+  other.replace(other.find("FloatStorage"), 12, "DoubleStorag");
+  EXPECT_NE(refusal(other).find("a call of torch.DoubleStorag at byte"), std::string::npos) << refusal(other);
+  EXPECT_NE(refusal(other).find("of the fourth pickle"), std::string::npos);
 }
 
 class MadeTorchFile : public TorchFile {

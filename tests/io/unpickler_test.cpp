@@ -65,11 +65,30 @@ TEST(Unpickler, OpcodesThatNobodyNeedsAreRefused) {
   EXPECT_EQ(refusal("i."), std::string(kPickle) + "the opcode 105 ('i') at byte 3 of data.pkl");
   EXPECT_EQ(refusal("\x81."), std::string(kPickle) + "the opcode 129 at byte 3 of data.pkl");
   for (const unsigned code : std::initializer_list<unsigned>{
-           '0', '1',  '2',  'F',  'I',  'L',  'P',  'S',  'T',  'U',  'V',  'd',  'g',  'l', 'o',
-           'p', 0x82, 0x83, 0x84, 0x8B, 0x8E, 0x8F, 0x90, 0x91, 0x92, 0x96, 0x97, 0x98, 0,   0xFF})
+           '0',  '1',  '2',  'F',  'I',  'L',  'P',  'S',  'V',  'd',  'g',  'l',  'o', 'p',
+           0x82, 0x83, 0x84, 0x8B, 0x8E, 0x8F, 0x90, 0x91, 0x92, 0x96, 0x97, 0x98, 0,   0xFF})
     EXPECT_NE(refusal(std::string(1, static_cast<char>(code)) + "N.").find("got the opcode"),
               std::string::npos)
         << code;
+}
+
+TEST(Unpickler, WhatPythonTwoWrote) {
+  const auto pair = [](const std::string& key, int value) { return "](U\x01" + key + integer(value) + "e"; };
+  const std::string pairs = "](" + pair("a", 1) + pair("b", 2) + "e";
+  const auto value = [](const std::string& bytes) {
+    Pickled pickled = unpickled(begin() + bytes);
+    const TorchTree::Number root = pickled.tree.root;
+    return TorchValue(std::make_shared<const TorchTree>(std::move(pickled.tree)), root);
+  };
+  const TorchValue made = value(name("collections", "OrderedDict") + pairs + "\x85R.");
+  ASSERT_TRUE(made.is_map());
+  EXPECT_EQ(made["a"].as_int(), 1);
+  EXPECT_EQ(made["b"].as_int(), 2);
+  EXPECT_EQ(value("T" + number32(3) + "abc.").as_string(), "abc");
+  EXPECT_EQ(refusal(name("collections", "OrderedDict") + "](" + text("a") + "e\x85R."),
+            "expected an entry as a list, got str at byte 38 of data.pkl");
+  EXPECT_EQ(refusal(name("collections", "OrderedDict") + "](](K\x01" + "ee\x85R."),
+            "expected a key and a value, got 1 values at byte 37 of data.pkl");
 }
 
 TEST(Unpickler, MalformedBytesAreRefused) {
@@ -122,7 +141,7 @@ TEST(Unpickler, MalformedBytesAreRefused) {
 TEST(Unpickler, CallsTakeTheRightArguments) {
   const std::string dict = name("collections", "OrderedDict");
   EXPECT_EQ(refusal(dict + "N\x85R."),
-            "expected arguments of collections.OrderedDict, 0 at the most, got 1 at byte 30 of data.pkl");
+            "expected the entries of an OrderedDict as a list, got None at byte 30 of data.pkl");
   EXPECT_EQ(refusal(dict + "]R."),
             "expected arguments of collections.OrderedDict as a tuple, got list at byte 29 of data.pkl");
   EXPECT_EQ(refusal("N)R."), "expected a name of PyTorch's, got None at byte 5 of data.pkl");

@@ -200,7 +200,7 @@ MISUSE_OPTIONS(QuantizeF8Options, &QuantizeF8Options::dtype, &QuantizeF8Options:
 MISUSE_OPTIONS(ValueOptions, &ValueOptions::dtype, &ValueOptions::device, &ValueOptions::requires_grad);
 MISUSE_OPTIONS(TensorOptions, &TensorOptions::dtype, &TensorOptions::device, &TensorOptions::requires_grad);
 MISUSE_OPTIONS(Correction, &Correction::value);
-MISUSE_OPTIONS(io::LoadOptions, &io::LoadOptions::mapped);
+MISUSE_OPTIONS(io::LoadOptions, &io::LoadOptions::mapped, &io::LoadOptions::names, &io::LoadOptions::prefix);
 MISUSE_OPTIONS(LstmState, &LstmState::h, &LstmState::c);
 MISUSE_OPTIONS(nn::init::KaimingOptions, &nn::init::KaimingOptions::a, &nn::init::KaimingOptions::mode,
                &nn::init::KaimingOptions::nonlinearity);

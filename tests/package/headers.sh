@@ -63,6 +63,15 @@ printf '%s\n' "$headers" | xargs -P "$jobs" -n 1 sh -c '
   esac >/dev/null 2>&1 || printf "%s: does not compile on its own\n" "$header"' sh "$compiler" "$nvcc" "$work" "$flags" |
   sort >>"$problems"
 
+# Windows are drawn by programs that include X11, whose headers define words as macros.
+{
+  for macro in None=0L Bool=int Status=int Success=0 True=1 False=0 Always=2 Above=0 Below=1 Complex=0 Convex=2 Unsorted=0 \
+    BadValue=2 AllValues=15 FocusIn=9 KeyPress=2 CursorShape=0; do printf '#define %s %s\n' "${macro%%=*}" "${macro#*=}"; done
+  for header in mezzo/*.h; do printf '#include <%s>\n' "$header"; done
+  printf '#if !defined None\n#error a macro of the program is gone\n#endif\nlong none() { return None; }\n'
+} | $compiler -std=c++20 -fsyntax-only -I. -x c++ - >/dev/null 2>&1 ||
+  echo "mezzo/mezzo.h: does not compile beside X11's macros" >>"$problems"
+
 # What mezzo.h pulls in every program compiles. With libstdc++ only, as others share headers in other ways.
 printf '#include <mezzo/mezzo.h>\n' | $compiler -std=c++20 -I. -M -x c++ - 2>/dev/null | tr -s ' \\' '\n' |
   grep -E '/c\+\+/[0-9][^/]*/(algorithm|atomic|deque|functional|iostream|mutex|random|regex|sstream|thread|unordered_map|unordered_set|variant)$' |

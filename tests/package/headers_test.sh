@@ -29,6 +29,8 @@ printf 'inline auto g() { return sizes(); }\n' >core/never.h
 printf 'struct Base {\n  virtual void f();\n};\n' >core/base.h
 printf 'int twice();\nint twice();\n' >core/twice.h
 printf '#include <variant>\n' >core/heavy.h
+printf 'enum class Choice { None };\n' >core/none.h
+printf '#include <mezzo/core/none.h>\n' >>mezzo.h
 printf '#include <mezzo/core/heavy.h>\n' >>mezzo.h
 if sh "$here/headers.sh" "$tree" "$1" >bad.txt; then echo "bad headers are accepted:"; cat bad.txt; exit 1; fi
 cat >expected.txt <<'TEXT'
@@ -45,6 +47,7 @@ mezzo/core/macro.h: depends on a private macro MEZZO_HAVE_ONEDNN
 mezzo/core/never.h: does not compile on its own
 mezzo/core/relative.h: includes good.h, which is not of the standard library
 mezzo/core/twice.h: does not compile on its own
+mezzo/mezzo.h: does not compile beside X11's macros
 mezzo/mezzo.h: pulls in the costly header variant
 TEXT
 # clang knows no warning of a function that is declared twice.

@@ -18,13 +18,14 @@ struct PickleFunction {
   std::string_view module, name;
   PickleName kind;
 };
-constexpr std::array<PickleFunction, 15> kPickleFunctions{{
+constexpr std::array<PickleFunction, 16> kPickleFunctions{{
     {"collections", "OrderedDict", PickleName::ordered_dict},
     {"collections", "Counter", PickleName::counter},
     {"builtins", "set", PickleName::set},
     {"__builtin__", "set", PickleName::set},  // of protocol 2
     {"torch", "Size", PickleName::size},
     {"torch", "device", PickleName::device},
+    {"torch._utils", "_rebuild_tensor", PickleName::rebuild_tensor},
     {"torch._utils", "_rebuild_tensor_v2", PickleName::rebuild_tensor_v2},
     {"torch._utils", "_rebuild_tensor_v3", PickleName::rebuild_tensor_v3},
     {"torch._utils", "_rebuild_parameter", PickleName::rebuild_parameter},
@@ -39,6 +40,8 @@ constexpr std::array<PickleFunction, 15> kPickleFunctions{{
 struct TorchDType {
   std::string_view name, storage;
   std::optional<DType> dtype;
+  std::uint8_t foreign_size = 0;  ///< bytes of an element that mezzo has not
+  bool is_unsigned = false;
 };
 constexpr std::array<TorchDType, 23> kTorchDTypes{{
     {"float32", "FloatStorage", DType::f32},
@@ -53,17 +56,17 @@ constexpr std::array<TorchDType, 23> kTorchDTypes{{
     {"bool", "BoolStorage", DType::boolean},
     {"float8_e4m3fn", "", DType::f8_e4m3},
     {"float8_e5m2", "", DType::f8_e5m2},
-    {"complex64", "ComplexFloatStorage", {}},
-    {"complex128", "ComplexDoubleStorage", {}},
-    {"complex32", "", {}},
-    {"qint8", "QInt8Storage", {}},
-    {"quint8", "QUInt8Storage", {}},
-    {"qint32", "QInt32Storage", {}},
-    {"uint16", "", {}},
-    {"uint32", "", {}},
-    {"uint64", "", {}},
-    {"float8_e4m3fnuz", "", {}},
-    {"float8_e5m2fnuz", "", {}},
+    {"complex64", "ComplexFloatStorage", {}, 8},
+    {"complex128", "ComplexDoubleStorage", {}, 16},
+    {"complex32", "", {}, 4},
+    {"qint8", "QInt8Storage", {}, 1},
+    {"quint8", "QUInt8Storage", {}, 1},
+    {"qint32", "QInt32Storage", {}, 4},
+    {"uint16", "", DType::i16, 0, true},
+    {"uint32", "", DType::i32, 0, true},
+    {"uint64", "", DType::i64, 0, true},
+    {"float8_e4m3fnuz", "", {}, 1},
+    {"float8_e5m2fnuz", "", {}, 1},
 }};
 
 /// The meaning of "module" and "name", or nothing for a name that is not known. PyTorch spells dtypes in two
@@ -71,12 +74,19 @@ constexpr std::array<TorchDType, 23> kTorchDTypes{{
 std::optional<KnownPickleName> known_pickle_name(std::string_view module, std::string_view name) {
   const std::string text = std::string(module) + "." + std::string(name);
   for (const PickleFunction& one : kPickleFunctions) {
-    if (one.module == module && one.name == name) return KnownPickleName{one.kind, {}, text};
+    if (one.module == module && one.name == name)
+      return KnownPickleName{.kind = one.kind, .dtype = {}, .text = text};
   }
   if (module != "torch" || name.empty()) return std::nullopt;
   for (const TorchDType& one : kTorchDTypes) {
-    if (one.name == name) return KnownPickleName{PickleName::dtype, one.dtype, text};
-    if (one.storage == name) return KnownPickleName{PickleName::storage_type, one.dtype, text};
+    if (one.name != name && one.storage != name) continue;
+    return KnownPickleName{
+        .kind = one.name == name ? PickleName::dtype : PickleName::storage_type,
+        .dtype = one.dtype,
+        .text = text,
+        .is_unsigned = one.is_unsigned,
+        .foreign = one.dtype ? std::string_view() : one.name,
+        .element = one.dtype ? static_cast<std::uint64_t>(size_of(*one.dtype)) : one.foreign_size};
   }
   return std::nullopt;
 }
@@ -96,27 +106,20 @@ std::string shown_name(const std::string& name) {
 
 }  // namespace
 
-PickledValues::PickledValues(std::string op, Pickled& result) : op_(std::move(op)), result_(result) {
+PickledValues::PickledValues(std::string op, std::string_view pickle, Pickled& result)
+    : op_(std::move(op)), pickle_(pickle), result_(result) {
   add(Kind::none);
   add(Kind::boolean);
   result_.tree.nodes[add(Kind::boolean)].integer = 1;
 }
 
 void PickledValues::fail(const std::string& expected, const std::string& got) const {
-  throw IoError(op_, expected, got + " at byte " + std::to_string(place_ + 1) + " of data.pkl",
+  throw IoError(op_, expected, got + " at byte " + std::to_string(place_ + 1) + " of " + pickle_,
                 "save a state dict: torch.save(model.state_dict(), path)");
 }
 
 void PickledValues::fail_call(const std::string& name) const {
   fail("tensors, dicts, lists, numbers and strings", "a call of " + shown_name(name));
-}
-
-void PickledValues::fail_dtype(const std::string& got) const {
-  throw IoError(op_,
-                "tensors of float32, float64, float16, bfloat16, float8_e4m3fn, float8_e5m2, int64, int32, "
-                "int16, int8, uint8 or bool",
-                got + " at byte " + std::to_string(place_ + 1) + " of data.pkl",
-                "convert it before it is saved, as tensor.to(torch.float32) does");
 }
 
 std::string PickledValues::shown(Number value) const {
@@ -210,7 +213,9 @@ Dims PickledValues::dims_of(Number value, const std::string& what) const {
 
 PickledValues::Number PickledValues::storage(Number id) {
   const Parts& parts = parts_of(id, Kind::tuple, "a storage");
-  if (parts.size() != 5 || kind(parts[0]) != Kind::string || text_of(parts[0]) != "storage")
+  // Before PyTorch 1.6 a sixth one says which part of a storage is meant; None: all of it.
+  const bool is_whole = parts.size() == 5 || (parts.size() == 6 && kind(parts[5]) == Kind::none);
+  if (!is_whole || kind(parts[0]) != Kind::string || text_of(parts[0]) != "storage")
     fail("a storage as ('storage', type, key, location, size)", "another tuple");
   // A tuple that is shared may be named in three bytes, so what is copied of it must be short.
   if (text_of(parts[2]).size() > kMaxPickleKey)
@@ -218,21 +223,23 @@ PickledValues::Number PickledValues::storage(Number id) {
   const KnownPickleName& type = name_of(parts[1]);
   if (type.kind != PickleName::storage_type) fail("a type of storage", type.text);
   const bool is_bytes = type.text.ends_with("UntypedStorage");
-  if (!is_bytes && !type.dtype) fail_dtype(type.text);
   const DType dtype = type.dtype.value_or(DType::u8);
   const auto count = static_cast<std::uint64_t>(integer_of(parts[4], "the size of a storage"));
   PickledStorage made{.key = text_of(parts[2]),
                       .dtype = dtype,
                       .has_dtype = !is_bytes,
-                      .bytes = count * static_cast<std::uint64_t>(size_of(dtype))};
+                      .foreign = type.foreign,
+                      .bytes = count * type.element,
+                      .element = type.element};
   const Number number = add(kStorage);
   result_.tree.nodes[number].index = result_.storages.size();
   result_.storages.push_back(std::move(made));
   return number;
 }
 
-PickledValues::Number PickledValues::rebuild_tensor(const Parts& arguments, bool has_dtype) {
-  const std::size_t count = has_dtype ? 7 : 6;
+PickledValues::Number PickledValues::rebuild_tensor(const Parts& arguments, PickleName function) {
+  const bool has_dtype = function == PickleName::rebuild_tensor_v3;
+  const std::size_t count = has_dtype ? 7 : function == PickleName::rebuild_tensor_v2 ? 6 : 4;
   if (arguments.size() != count && arguments.size() != count + 1)
     fail(std::to_string(count) + " arguments for a tensor", std::to_string(arguments.size()));
   if (kind(arguments[0]) != kStorage) fail("the storage of a tensor", shown(arguments[0]));
@@ -245,11 +252,13 @@ PickledValues::Number PickledValues::rebuild_tensor(const Parts& arguments, bool
   if (has_dtype) {
     const KnownPickleName& dtype = name_of(arguments[6]);
     if (dtype.kind != PickleName::dtype) fail("the dtype of a tensor", dtype.text);
-    if (!dtype.dtype) fail_dtype(dtype.text);
-    tensor.dtype = *dtype.dtype;
+    tensor.dtype = dtype.dtype.value_or(DType::u8);
+    tensor.is_unsigned = dtype.is_unsigned;
+    tensor.foreign = dtype.foreign;
   } else {
     if (!storage.has_dtype) fail("a dtype of a tensor", "a storage without one");
     tensor.dtype = storage.dtype;
+    tensor.foreign = storage.foreign;
   }
   if (tensor.shape.size() != tensor.strides.size() || checked_count(tensor.shape) < 0) {
     fail("sizes and strides of a tensor of fewer than 2^60 elements",
@@ -283,6 +292,22 @@ PickledValues::Number PickledValues::device(const Parts& arguments) {
   return text(name);
 }
 
+/// Python 2 makes one of a list of pairs, which becomes the dict: a copy for each time that a list is named
+/// could take any amount of memory.
+PickledValues::Number PickledValues::ordered_dict(const Parts& arguments) {
+  if (arguments.empty()) return container(Kind::map, {});
+  Parts entries;
+  for (const Number pair : parts_of(arguments[0], Kind::list, "the entries of an OrderedDict")) {
+    const Parts& entry = parts_of(pair, kind(pair) == Kind::tuple ? Kind::tuple : Kind::list, "an entry");
+    if (entry.size() != 2) fail("a key and a value", std::to_string(entry.size()) + " values");
+    entries.insert(entries.end(), entry.begin(), entry.end());
+  }
+  TorchTree::Node& node = result_.tree.nodes[arguments[0]];
+  node.kind = Kind::map;
+  result_.tree.parts[node.index] = std::move(entries);
+  return arguments[0];
+}
+
 PickledValues::Number PickledValues::call(Number function, Number arguments_in) {
   const KnownPickleName& called = name_of(function);
   const std::string what = "arguments of " + called.text;
@@ -293,8 +318,8 @@ PickledValues::Number PickledValues::call(Number function, Number arguments_in) 
   };
   switch (called.kind) {
     case PickleName::ordered_dict:
-      expect(0, 0);
-      return container(Kind::map, {});
+      expect(0, 1);
+      return ordered_dict(arguments);
     case PickleName::counter:
       expect(0, 1);
       if (arguments.empty()) return container(Kind::map, {});
@@ -310,9 +335,10 @@ PickledValues::Number PickledValues::call(Number function, Number arguments_in) 
       return arguments[0];
     case PickleName::device:
       return device(arguments);
+    case PickleName::rebuild_tensor:
     case PickleName::rebuild_tensor_v2:
     case PickleName::rebuild_tensor_v3:
-      return rebuild_tensor(arguments, called.kind == PickleName::rebuild_tensor_v3);
+      return rebuild_tensor(arguments, called.kind);
     case PickleName::rebuild_parameter:
     case PickleName::rebuild_parameter_with_state:
       expect(3, 4);

@@ -21,6 +21,7 @@ enum class PickleName : std::uint8_t {
   set,
   size,
   device,
+  rebuild_tensor,  ///< before PyTorch 0.4
   rebuild_tensor_v2,
   rebuild_tensor_v3,
   rebuild_parameter,
@@ -34,8 +35,11 @@ enum class PickleName : std::uint8_t {
 
 struct KnownPickleName {
   PickleName kind;
-  std::optional<DType> dtype;  ///< of a storage or a dtype, where mezzo has it
-  std::string text;            ///< "torch.float32"
+  std::optional<DType> dtype;     ///< of a storage or a dtype, where mezzo has it
+  std::string text;               ///< "torch.float32"
+  bool is_unsigned = false;       ///< of unsigned integers as large as `dtype`
+  std::string_view foreign = {};  ///< "complex64": a dtype that mezzo has not
+  std::uint64_t element = 1;      ///< bytes of one
 };
 
 /// Fills a Pickled. Each function that makes a value returns its number.
@@ -46,7 +50,8 @@ class PickledValues {
   // Kinds that no TorchValue has: a name of Python's, the bytes of tensors.
   static constexpr Kind kName = static_cast<Kind>(100), kStorage = static_cast<Kind>(101);
 
-  PickledValues(std::string op, Pickled& result);
+  /// `pickle` names the pickle in messages.
+  PickledValues(std::string op, std::string_view pickle, Pickled& result);
 
   /// The byte of the pickle that messages name.
   void set_place(std::size_t place) noexcept { place_ = place; }
@@ -81,13 +86,13 @@ class PickledValues {
   [[nodiscard]] const Parts& parts_of(Number value, Kind kind, const std::string& what) const;
   [[nodiscard]] std::int64_t integer_of(Number value, const std::string& what) const;
   [[nodiscard]] Dims dims_of(Number value, const std::string& what) const;
-  [[nodiscard]] Number rebuild_tensor(const Parts& arguments, bool has_dtype);
+  [[nodiscard]] Number rebuild_tensor(const Parts& arguments, PickleName function);
+  [[nodiscard]] Number ordered_dict(const Parts& arguments);
   [[nodiscard]] Number rebuild_from_type(const Parts& arguments);
   [[nodiscard]] Number device(const Parts& arguments);
-  [[noreturn]] void fail_dtype(const std::string& got) const;
   [[noreturn]] void fail_call(const std::string& name) const;
 
-  std::string op_;
+  std::string op_, pickle_;
   Pickled& result_;
   std::vector<KnownPickleName> names_;
   std::size_t place_ = 0;

@@ -15,6 +15,8 @@ enum class PickleCode : std::uint8_t {
   binpersid = 'Q',
   reduce = 'R',
   binunicode = 'X',
+  binstring = 'T',  // of Python 2, like the next
+  short_binstring = 'U',
   binfloat = 'G',
   empty_list = ']',
   append = 'a',

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mezzo/core/tensor.h"
@@ -15,6 +17,8 @@ namespace mezzo::io::detail {
 
 /// Values of a file at the most, lists and dicts included: some 60,000 tensors.
 inline constexpr std::size_t kMaxTorchValues = std::size_t{1} << 20U;
+/// A pickle takes a few hundred bytes for a tensor.
+inline constexpr std::size_t kMaxPickleBytes = 100'000'000;
 /// Lists and dicts within each other.
 inline constexpr std::size_t kMaxTorchDepth = 128;
 
@@ -41,7 +45,9 @@ struct TorchTree {
 struct PickledTensor {
   std::size_t storage = 0;  ///< index of Pickled::storages
   DType dtype = DType::f32;
-  std::int64_t offset = 0;  ///< in elements, like the strides
+  bool is_unsigned = false;       ///< of unsigned integers as large as `dtype`, which mezzo has not
+  std::string_view foreign = {};  ///< the name of a dtype that mezzo has not at all, in place of `dtype`
+  std::int64_t offset = 0;        ///< in elements, like the strides
   Shape shape;
   Dims strides;
 };
@@ -51,8 +57,15 @@ struct PickledStorage {
   std::string key;
   DType dtype = DType::f32;  ///< u8 for one without a dtype
   bool has_dtype = true;
+  std::string_view foreign = {};  ///< as in PickledTensor
   std::uint64_t bytes = 0;
+  std::uint64_t element = 1;  ///< bytes of one
 };
+
+/// The tensors in a value, by the numbers of their nodes, under names as TorchValue::tensors() has them.
+/// Throws: what that throws.
+[[nodiscard]] std::vector<std::pair<std::string, TorchTree::Number>> named_tensors(const TorchTree& tree,
+                                                                                   TorchTree::Number root);
 
 struct Pickled {
   TorchTree tree;  ///< its tensors are still to be set, as many as there are below

@@ -114,9 +114,10 @@ class PickleCheck {
 
 class Unpickler {
  public:
-  Unpickler(const std::string& op, std::span<const std::byte> bytes) : bytes_(bytes), values_(op, result_) {}
+  Unpickler(const std::string& op, std::span<const std::byte> bytes, std::string_view pickle)
+      : bytes_(bytes), values_(op, pickle, result_) {}
 
-  Pickled run() {
+  Pickled run(std::size_t* used) {
     if (bytes_.size() < 2 || take() != PickleCode::proto) fail("the first byte of another file");
     const auto protocol = number<std::uint8_t>();
     if (protocol < 2 || protocol > 5) fail("protocol " + std::to_string(protocol));
@@ -128,7 +129,10 @@ class Unpickler {
           !use_memo(code) && !run_call(code))
         fail_code(code);
     }
-    if (at_ != bytes_.size()) fail("more bytes behind its end");
+    if (used != nullptr)
+      *used = at_;
+    else if (at_ != bytes_.size())
+      fail("more bytes behind its end");
     if (stack_.size() != 1 || !marks_.empty()) fail(std::to_string(stack_.size()) + " values at its end");
     result_.tree.root = stack_.back();
     PickleCheck(values_).run();
@@ -245,9 +249,9 @@ class Unpickler {
 
   bool push_text(PickleCode code) {
     std::uint64_t length = 0;
-    if (code == PickleCode::binunicode) {
+    if (code == PickleCode::binunicode || code == PickleCode::binstring) {
       length = number<std::uint32_t>();
-    } else if (code == PickleCode::short_binunicode) {
+    } else if (code == PickleCode::short_binunicode || code == PickleCode::short_binstring) {
       length = number<std::uint8_t>();
     } else if (code == PickleCode::binunicode8) {
       length = number<std::uint64_t>();
@@ -366,8 +370,9 @@ class Unpickler {
 
 }  // namespace
 
-Pickled unpickle(const std::string& op, std::span<const std::byte> bytes) {
-  return Unpickler(op, bytes).run();
+Pickled unpickle(const std::string& op, std::span<const std::byte> bytes, std::string_view pickle,
+                 std::size_t* used) {
+  return Unpickler(op, bytes, pickle).run(used);
 }
 
 }  // namespace mezzo::io::detail

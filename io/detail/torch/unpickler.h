@@ -6,16 +6,19 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "mezzo/io/detail/torch/pickled.h"
 
 namespace mezzo::io::detail {
 
-/// Reads a pickle of protocol 2 to 5. Throws: IoError, beginning with `op`, for malformed bytes, for opcodes
+/// Reads a pickle of protocol 2 to 5, called `pickle` in messages, which is all of `bytes`, or begins them
+/// where `used` is to say its length. Throws: IoError, beginning with `op`, for malformed bytes, for opcodes
 /// and names that are not known, for more than kMaxTorchValues values or kMaxTorchDepth levels, for values
 /// that contain themselves, and for keys of a dict that occur twice or are no strings or integers. Whether
 /// tensors fit into their storages is not checked. Takes at most 160 bytes of memory for each byte of the
 /// pickle, and for each value.
-[[nodiscard]] Pickled unpickle(const std::string& op, std::span<const std::byte> bytes);
+[[nodiscard]] Pickled unpickle(const std::string& op, std::span<const std::byte> bytes,
+                               std::string_view pickle = "data.pkl", std::size_t* used = nullptr);
 
 }  // namespace mezzo::io::detail

@@ -36,7 +36,7 @@ def counted(shape, dtype):
 
 def make_npy():
     """arrays.npz (stored) and packed.npz (compressed): what mezzo has. forms.npz: the same values written otherwise.
-    refused.npz: an array of each kind that is refused."""
+    refused.npz: an array of each kind that is refused. unsigned.npz: integers that become wider ones, "x" readable."""
     import io
     import zipfile
 
@@ -69,14 +69,20 @@ def make_npy():
         "big_short": saved(x.astype(">i2"))})
     record = np.zeros(2, [("a", "<f4"), ("b", "<i4")])
     refused = {"object": np.array([{}, 1], object), "text": np.array(["ab"]), "bytes": np.array([b"ab"]), "record": record,
-               "complex": counted((2,), "c8"), "unsigned": counted((2,), "u2"), "long": counted((2,), "longdouble"),
+               "complex": counted((2,), "c8"), "long": counted((2,), "longdouble"),
                "date": np.array(["2026-01-01"], "M8[D]"), "raw": np.zeros(2, "V3")}
     archive("refused.npz", {name: saved(array) for name, array in refused.items()})
+    unsigned = {"u2": np.array([0, 1, 2**16 - 1], "<u2"), "u4": np.array([0, 1, 2**32 - 1], "<u4"),
+                "u8": np.array([0, 1, 2**63 - 1], "<u8"), "big": np.array([0, 1, 2**16 - 1], ">u2"),
+                "beyond": np.array([1, 2**63], "<u8"), "x": counted((2, 3), "f4")}
+    archive("unsigned.npz", {name: saved(array) for name, array in unsigned.items()})
 
 
 def make_torch():
     """Files of torch.save: dtypes.pt, values.pt, views.pt, training.pt (a model and Adam after a step), in protocols 2, 4 and
-    5; deflated.pt and big_endian.pt, changed by hand; legacy.pt, script.pt and refused_*.pt, which are refused."""
+    5; deflated.pt and big_endian.pt, changed by hand; script.pt and refused_*.pt, which are refused.
+    unsigned.pt: integers that become wider ones. mixed.pt: what mezzo has and what it has not. legacy.pt, legacy_views.pt
+    (mixed.pt's and views.pt's values) and legacy4.pt (protocol 4): as before PyTorch 1.6."""
     import zipfile
     from collections import Counter, OrderedDict
 
@@ -134,10 +140,22 @@ def make_torch():
             big.writestr(zipfile.ZipInfo(info.filename), content)
 
     torch.save(shared, "legacy.pt", _use_new_zipfile_serialization=False)
+    torch.save({"training": {"model": net.state_dict(), "optimizer": adam.state_dict(), "epoch": 3}, "part": x[1:3, 2:5],
+                "transposed": x.t(), "tied": [shared, shared], "view": shared[1:], "parameter": parameter,
+                "half": x.half(), "flags": x > 0, "u16": torch.tensor([1, 65535], dtype=torch.uint16),
+                "c": torch.ones(3, dtype=torch.complex64), "none": torch.zeros(0, 3)}, "legacy_views.pt",
+               _use_new_zipfile_serialization=False)
+    torch.save({"x": x}, "legacy4.pt", _use_new_zipfile_serialization=False, pickle_protocol=4)
     torch.jit.save(torch.jit.trace(torch.nn.ReLU(), x), "script.pt")
     torch.save({"net": torch.nn.ReLU()}, "refused_module.pt")
     torch.save({"x": torch.zeros(2, dtype=torch.complex64)}, "refused_complex.pt")
-    torch.save({"x": torch.zeros(2, dtype=torch.uint16)}, "refused_uint16.pt")
+    u64 = torch.tensor([0, 1, 2**63 - 1], dtype=torch.uint64)
+    u16 = torch.tensor([0, 1, 2**16 - 1, 7], dtype=torch.uint16)
+    torch.save({"u16": u16, "view": u16[1::2], "u32": torch.tensor([0, 1, 2**32 - 1], dtype=torch.uint32), "u64": u64},
+               "unsigned.pt")
+    torch.save({"beyond": torch.tensor([1, 2**63], dtype=torch.uint64)}, "refused_uint64.pt")
+    mixed = {"net": OrderedDict([("weight", x), ("bias", shared)]), "c": torch.ones(3, dtype=torch.complex64), "lr": 0.5}
+    torch.save(mixed, "mixed.pt")
     torch.save({"x": torch.zeros(2, 2).to_sparse()}, "refused_sparse.pt")
 
 
