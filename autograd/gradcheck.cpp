@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "mezzo/autograd/engine.h"
-#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/error.h"
 #include "mezzo/core/value.h"
+#include "mezzo/ops/factory.h"
 
 namespace mezzo::autograd::detail {
 
@@ -52,26 +52,18 @@ Tensors differentiable(const char* op, const Tensors& results) {
   throw ValueError(op, "a result that depends on an input that requires grad", "none", "check the function");
 }
 
-/// The element of a tensor, as a view; of any layout.
-Tensor element(const Tensor& x, std::int64_t index) {
-  Tensor at = x;
-  for (std::int64_t d = x.dim() - 1; d >= 0; --d) {
-    at = at.narrow(d, index % x.size(d), 1);
-    index /= x.size(d);
-  }
-  return at;
+/// Values, row-major, as a tensor of the shape, dtype and device of another.
+Tensor tensor_like(const Tensor& like, const std::vector<double>& values) {
+  return tensor(values, like.shape(), {.dtype = like.dtype(), .device = like.device()});
 }
 
 /// The results, in f64 on the host, with one element of an input moved.
 std::vector<std::vector<double>> moved(const TensorFunction& function, const Leaves& leaves,
                                        std::size_t place, std::int64_t index, double by) {
   Tensors inputs = leaves.all;
-  {
-    const NoGrad no_grad;
-    inputs[place] = leaves.all[place].detach().clone();
-    element(inputs[place], index).add_(by);
-  }
-  inputs[place].requires_grad_();
+  std::vector<double> values = leaves.all[place].to_vector<double>();
+  values[static_cast<std::size_t>(index)] += by;
+  inputs[place] = tensor_like(leaves.all[place], values).requires_grad_();
   std::vector<std::vector<double>> results;
   for (const Tensor& result : function(inputs)) {
     if (result.defined() && result.requires_grad())
@@ -82,8 +74,9 @@ std::vector<std::vector<double>> moved(const TensorFunction& function, const Lea
 
 /// The derivatives of one element of a result by all elements of the wanted inputs.
 std::vector<std::vector<double>> derivatives(const Tensor& result, std::int64_t index, const Leaves& leaves) {
-  const Tensor direction = result.detach().clone().zero_();
-  element(direction, index).fill_(1);
+  std::vector<double> one(static_cast<std::size_t>(result.numel()), 0.0);
+  one[static_cast<std::size_t>(index)] = 1;
+  const Tensor direction = tensor_like(result, one);
   const Tensors gradients =
       mezzo::grad({result}, leaves.wanted, {direction}, {.retain_graph = true, .allow_unused = true});
   std::vector<std::vector<double>> list;
@@ -143,9 +136,10 @@ bool gradgradcheck(const TensorFunction& function, TensorList inputs, TensorList
                      std::to_string(grad_outputs.size()), "leave them out for values between -1 and 1");
   }
   for (std::size_t i = 0; i < results.size(); ++i) {
-    Tensor direction = grad_outputs.empty() ? results[i].detach().clone() : grad_outputs[i].detach().clone();
-    for (std::int64_t e = 0; grad_outputs.empty() && e < direction.numel(); ++e)
-      element(direction, e).fill_(std::cos(1.0 + 2.0 * static_cast<double>(e)));
+    std::vector<double> values(static_cast<std::size_t>(results[i].numel()));
+    for (std::size_t e = 0; e < values.size(); ++e) values[e] = std::cos(1.0 + 2.0 * static_cast<double>(e));
+    const Tensor direction =
+        grad_outputs.empty() ? tensor_like(results[i], values) : grad_outputs[i].detach().clone();
     arguments.push_back(direction.requires_grad_());
   }
   const std::size_t count = leaves.all.size();
