@@ -180,6 +180,12 @@ class Tensor {
   const Tensor& operator*=(Scalar other) const { return mul_(other); }
   const Tensor& operator/=(const Tensor& other) const { return div_(other); }
   const Tensor& operator/=(Scalar other) const { return div_(other); }
+  const Tensor& operator&=(const Tensor& other) const;
+  const Tensor& operator&=(Scalar other) const;
+  const Tensor& operator|=(const Tensor& other) const;
+  const Tensor& operator|=(Scalar other) const;
+  const Tensor& operator^=(const Tensor& other) const;
+  const Tensor& operator^=(Scalar other) const;
   const Tensor& pow_(Scalar exponent) const;
   const Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
   const Tensor& clamp_min_(Scalar min) const;

@@ -38,6 +38,24 @@ const Tensor& Tensor::div_(const Tensor& other) const {
 const Tensor& Tensor::div_(Scalar other) const {
   return write("div_", *this, [&](const Tensor& x) { return mezzo::div(x, other); });
 }
+const Tensor& Tensor::operator&=(const Tensor& other) const {
+  return write("bitwise_and_", *this, [&](const Tensor& x) { return x & other; });
+}
+const Tensor& Tensor::operator&=(Scalar other) const {
+  return write("bitwise_and_", *this, [&](const Tensor& x) { return x & other; });
+}
+const Tensor& Tensor::operator|=(const Tensor& other) const {
+  return write("bitwise_or_", *this, [&](const Tensor& x) { return x | other; });
+}
+const Tensor& Tensor::operator|=(Scalar other) const {
+  return write("bitwise_or_", *this, [&](const Tensor& x) { return x | other; });
+}
+const Tensor& Tensor::operator^=(const Tensor& other) const {
+  return write("bitwise_xor_", *this, [&](const Tensor& x) { return x ^ other; });
+}
+const Tensor& Tensor::operator^=(Scalar other) const {
+  return write("bitwise_xor_", *this, [&](const Tensor& x) { return x ^ other; });
+}
 const Tensor& Tensor::pow_(Scalar exponent) const {
   return write("pow_", *this, [&](const Tensor& x) { return mezzo::pow(x, exponent); });
 }
