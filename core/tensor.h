@@ -27,6 +27,7 @@ namespace mezzo {
 template <class T>
 class HeldSpan;
 class Index;
+struct RandomOptions;
 class Tensor;
 class TensorItem;
 class TensorIterator;
@@ -41,6 +42,7 @@ struct TensorOptions {
   Device device = Device::cpu();
   bool requires_grad = false;
   MemoryFormat memory_format = MemoryFormat::contiguous;  ///< of a new tensor; preserve counts as contiguous
+  operator RandomOptions() const;                         ///< for random tensors (ops/random.h)
 };
 
 /// Called with the complete gradient of a tensor; may return another one to use instead, or an undefined
@@ -214,9 +216,10 @@ class Tensor {
   const Tensor& copy_(const Tensor& source) const;
   const Tensor& fill_(Scalar value) const;
   const Tensor& zero_() const;
-  /// Random values, see `uniform_` and `normal_` in ops/random.h.
+  /// Random values, see `uniform_`, `normal_` and `exponential_` in ops/random.h.
   const Tensor& uniform_(double low = 0, double high = 1) const;
   const Tensor& normal_(double mean = 0, double std = 1) const;
+  const Tensor& exponential_(double lambda = 1) const;
 
   // --- indexing (ops/tensor_index.h)
   /// x[i]: position i of the first dim; x[{0, Slice(1, 5), None, mask}]: what Python's x[0, 1:5, None, mask]

@@ -19,6 +19,7 @@ struct ValueOptions {
   std::optional<DType> dtype = {};
   Device device = Device::cpu();
   bool requires_grad = false;
+  operator RandomOptions() const;  ///< for random tensors (ops/random.h)
 };
 
 /// All elements `value`, converted to the dtype of the options (f32 unless given, whatever the value's kind).

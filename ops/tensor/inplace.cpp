@@ -108,6 +108,7 @@ const Tensor& Tensor::index_add_(std::int64_t dim, const Tensor& index, const Te
                [&](const Tensor& x) { return mezzo::index_add(x, dim, index, src, alpha); });
 }
 const Tensor& Tensor::uniform_(double low, double high) const { return mezzo::uniform_(*this, low, high); }
+const Tensor& Tensor::exponential_(double lambda) const { return mezzo::exponential_(*this, lambda); }
 const Tensor& Tensor::normal_(double mean, double std) const { return mezzo::normal_(*this, mean, std); }
 
 }  // namespace mezzo

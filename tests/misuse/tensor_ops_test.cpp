@@ -34,7 +34,11 @@ TEST(Misuse, OfInPlaceMembers) {
          member<T, std::int64_t, T, T>("scatter_add_", &Tensor::scatter_add_),
          member<T, std::int64_t, T, T, Scalar>("index_add_", &Tensor::index_add_),
          member<T, double, double>("uniform_", &Tensor::uniform_),
-         member<T, double, double>("normal_", &Tensor::normal_)},
+         member<T, double, double>("normal_", &Tensor::normal_),
+         member<T, double>("exponential_", &Tensor::exponential_),
+         member<T, T>("operator&=", &Tensor::operator&=),
+         member<T, Scalar>("operator|=", &Tensor::operator|=),
+         member<T, T>("operator^=", &Tensor::operator^=)},
         40);
 }
 
