@@ -260,10 +260,12 @@ class Tensor {
   [[nodiscard]] Tensors chunk(std::int64_t chunks, std::int64_t dim = 0) const;
   [[nodiscard]] Tensors unbind(std::int64_t dim = 0) const;
   [[nodiscard]] Tensor repeat(const Dims& reps) const;
+  [[nodiscard]] Tensor tile(const Dims& reps) const;
   [[nodiscard]] Tensor flip(const ReducedDims& dims) const;
   [[nodiscard]] Tensor roll(std::int64_t shift, std::int64_t dim) const;
   [[nodiscard]] Tensor tril(std::int64_t diagonal = 0) const;
   [[nodiscard]] Tensor triu(std::int64_t diagonal = 0) const;
+  [[nodiscard]] Tensor diag(std::int64_t diagonal = 0) const;
 
   [[nodiscard]] Tensor add(const Tensor& other, Scalar alpha = 1) const;
   [[nodiscard]] Tensor add(Scalar other) const;

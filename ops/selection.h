@@ -24,6 +24,8 @@ namespace mezzo {
 /// Shapes: x [d0, ..] -> [n, number of dims].
 /// Dtypes: any -> i64.
 [[nodiscard]] Tensor nonzero(const Tensor& x);
+/// nonzero. Source: torch.argwhere.
+[[nodiscard]] Tensor argwhere(const Tensor& x);
 /// The elements where the mask is set, in row-major order.
 /// Shapes: x and mask broadcast (ShapeError) -> [n].
 /// Dtypes: x any, which the result keeps; mask bool (DTypeError).
@@ -119,6 +121,16 @@ struct UniqueValues {
 /// without replacement, for fewer positive weights than samples; ShapeError.
 [[nodiscard]] Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement = false,
                                  Generator& generator = default_generator());
+
+/// softmax((logits + g) / tau) with g from Gumbel's distribution: a draw by these logits that is near one
+/// position and differentiable. `hard`: 1 at the largest and 0 elsewhere, with the same gradient. Computed in
+/// f32 (f64) and rounded once.
+/// Shapes: logits'.
+/// Dtypes: floating (DTypeError) -> logits'.
+/// Throws: ValueError unless tau is above 0. Source: torch.nn.functional.gumbel_softmax; Jang et al.,
+/// arXiv:1611.01144.
+[[nodiscard]] Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false,
+                                    std::int64_t dim = -1, Generator& generator = default_generator());
 
 // --- counts, differences, pairs (indexing/selection.cpp)
 

@@ -72,6 +72,8 @@ TEST(Misuse, OfMembersThatArrange) {
          member<Tensor, std::int64_t, std::int64_t>("roll", &Tensor::roll),
          member<Tensor, std::int64_t>("tril", &Tensor::tril),
          member<Tensor, std::int64_t>("triu", &Tensor::triu),
+         member<Tensor, std::int64_t>("diag", &Tensor::diag),
+         member<Tensor, const Dims&>("tile", &Tensor::tile),
          member<Tensor, T, Scalar>("add", &Tensor::add),
          member<Tensor, Scalar>("add", &Tensor::add),
          member<Tensor, T, Scalar>("sub", &Tensor::sub),

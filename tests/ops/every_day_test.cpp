@@ -17,6 +17,164 @@ namespace {
 
 using namespace test;
 
+// --- ranges
+
+TEST(Linspace, HasPyTorchsBits) {
+  EXPECT_EQ(list(linspace(-0.3, 1.7, 7)),
+            (Doubles{-0.30000001192092896, 0.03333333134651184, 0.36666667461395264, 0.7000000476837158,
+                     1.0333333015441895, 1.3666666746139526, 1.7000000476837158}));
+  EXPECT_EQ(list(linspace(5.5, -3.25, 8)), (Doubles{5.5, 4.25, 3, 1.75, 0.5, -0.75, -2, -3.25}));
+  EXPECT_EQ(list(linspace(0, 1, 7, {.dtype = DType::f16})),
+            (Doubles{0, 0.1666259765625, 0.333251953125, 0.5, 0.66650390625, 0.83349609375, 1}));
+  EXPECT_EQ(list(linspace(0, 10, 4, {.dtype = DType::i64})), (Doubles{0, 3, 6, 10}));
+  EXPECT_EQ(list(linspace(0.5, 9.9, 5, {.dtype = DType::i32})), (Doubles{0, 2, 4, 6, 9}));
+}
+
+TEST(Linspace, MeetsBothEndsAndTakesFewSteps) {
+  for (const std::int64_t steps : {2, 3, 1000, 70001}) {
+    const Doubles values = list(linspace(0.1, 0.7, steps, {.dtype = DType::f64}));
+    EXPECT_EQ(values.front(), 0.1);
+    EXPECT_EQ(values.back(), 0.7);
+    EXPECT_TRUE(std::is_sorted(values.begin(), values.end()));
+  }
+  EXPECT_EQ(list(linspace(3, 5, 1)), Doubles{3});
+  EXPECT_EQ(linspace(3, 5, 0).shape(), (Shape{0}));
+  EXPECT_EQ(linspace(3, 5, 2).dtype(), DType::f32);
+  EXPECT_TRUE(linspace(3, 5, 2, {.requires_grad = true}).requires_grad());
+  EXPECT_EQ(message_of<ValueError>([] { return linspace(0, 1, -1); }),
+            "linspace: expected at least 0 steps, got -1; count the numbers");
+}
+
+TEST(Logspace, IsAPowerOfLinspace) {
+  expect_near(logspace(-1, 2, 4), {0.1, 1, 10, 100}, 1e-7);
+  EXPECT_EQ(list(logspace(0, 5, 6, 2, {.dtype = DType::i64})), (Doubles{1, 2, 4, 8, 16, 32}));
+  expect_near(logspace(0.1, 0.9, 3, 3, {.dtype = DType::f64}),
+              {1.1161231740339044, 1.7320508075688772, 2.6878753795222865}, 1e-15);
+  EXPECT_EQ(list(logspace(0, 1, 3, 0)), (Doubles{1, 0, 0}));
+  EXPECT_THROW((void)logspace(0, 1, -2), ValueError);
+}
+
+// --- arrangements
+
+TEST(Diag, GoesBothWaysAndBack) {
+  const Tensor v = make<double>({1, 2});
+  EXPECT_EQ(list(diag(v, 1)), (Doubles{0, 1, 0, 0, 0, 2, 0, 0, 0}));
+  EXPECT_EQ(list(v.diag(-1)), (Doubles{0, 0, 0, 1, 0, 0, 0, 2, 0}));
+  const Tensor m = counted({2, 3});
+  EXPECT_EQ(list(diag(m, 1)), (Doubles{1, 5}));
+  EXPECT_TRUE(diag(m).impl().is_view);
+  EXPECT_EQ(diag(m, 9).shape(), (Shape{0}));
+  EXPECT_EQ(list(diag(zeros({0}), 2)), (Doubles{0, 0, 0, 0}));
+  expect_derivatives("diag", [](const Tensors& x) { return square(diag(x[0], -1)); }, {leaf({1, 2, -3})});
+  EXPECT_EQ(message_of<ShapeError>([] { return diag(zeros({})); }),
+            "diag: expected a vector or a matrix, got []; use diagonal");
+  EXPECT_THROW((void)diag(v, std::int64_t{1} << 40), ShapeError);
+  EXPECT_THROW((void)diag(v, INT64_MIN), ShapeError);
+}
+
+TEST(Stacks, TreatVectorsAsPyTorchDoes) {
+  const Tensor a = make<double>({1, 2}), b = make<double>({3});
+  EXPECT_EQ(list(hstack({a, b})), (Doubles{1, 2, 3}));
+  EXPECT_EQ(list(hstack({number(1.0), b})), (Doubles{1, 3}));
+  EXPECT_EQ(list(hstack({make<double>({2, 1}, {1, 2}), make<double>({2, 2}, {3, 4, 5, 6})})),
+            (Doubles{1, 3, 4, 2, 5, 6}));
+  const Tensor rows = vstack({a, counted({2, 2})});
+  EXPECT_EQ(rows.shape(), (Shape{3, 2}));
+  EXPECT_EQ(list(rows), (Doubles{1, 2, 0, 1, 2, 3}));
+  EXPECT_EQ(vstack({number(1.0), number(2.0)}).shape(), (Shape{2, 1}));
+  EXPECT_THROW((void)hstack({}), ShapeError);
+  EXPECT_THROW((void)vstack({a, b}), ShapeError);
+}
+
+TEST(Tile, PutsOnesInFrontOfItsReps) {
+  EXPECT_EQ(list(tile(counted({1, 2}), {2})), (Doubles{0, 1, 0, 1}));
+  EXPECT_EQ(tile(counted({1, 2}), {2, 1, 2}).shape(), (Shape{2, 1, 4}));
+  EXPECT_EQ(list(counted({2}).tile({})), (Doubles{0, 1}));
+  EXPECT_EQ(list(tile(number(3.0), {2})), (Doubles{3, 3}));
+  EXPECT_THROW((void)tile(counted({2}), {-1}), ValueError);
+}
+
+TEST(Argwhere, IsNonzero) {
+  EXPECT_EQ(list(argwhere(make<double>({2, 2}, {0, 3, kNan, 0}))), (Doubles{0, 1, 1, 0}));
+}
+
+TEST(Kron, MultipliesDimByDim) {
+  EXPECT_EQ(list(kron(make<double>({2, 2}, {1, 2, 3, 4}), make<double>({1, 10}))),
+            (Doubles{1, 10, 2, 20, 3, 30, 4, 40}));
+  EXPECT_EQ(kron(zeros({0, 2}), ones({2, 2})).shape(), (Shape{0, 4}));
+  EXPECT_EQ(list(kron(number(2.0), make<double>({1, 3}))), (Doubles{2, 6}));
+  EXPECT_EQ(kron(make<std::uint8_t>({1}), make<float>({2})).dtype(), DType::f32);
+  expect_derivatives("kron", [](const Tensors& x) { return kron(x[0], x[1]); },
+                     {leaf({2, 1}, {1, 2}), leaf({1, 2, 2}, {3, -1, 0.5, 2})});
+  EXPECT_EQ(message_of<ShapeError>([] {
+              return kron(zeros({1, 1, 1, 1, 1}), zeros({}));
+            }),
+            "kron: expected at most 4 dims, got 5; flatten dims that go together");
+}
+
+// --- statistics
+
+TEST(Pairs, AreTheirTwoFunctions) {
+  const Tensor x = make<double>({2, 3}, {1, 2, 4, -1, 0, 7});
+  const auto [variance, mean_of_var] = var_mean(x, 1);
+  expect_near(variance, {7.0 / 3, 19}, 1e-15);
+  expect_near(mean_of_var, {7.0 / 3, 2}, 1e-15);
+  const auto [deviation, mean_of_std] = std_mean(x, 1, {.value = 0}, true);
+  expect_near(deviation, {std::sqrt(14.0 / 9), std::sqrt(38.0 / 3)}, 1e-15);
+  EXPECT_EQ(mean_of_std.shape(), (Shape{2, 1}));
+  const auto [least, largest] = aminmax(x);
+  EXPECT_EQ(least.item(), -1);
+  EXPECT_EQ(largest.item(), 7);
+  EXPECT_EQ(list(aminmax(x, 0).min), (Doubles{-1, 0, 4}));
+  EXPECT_EQ(aminmax(x, -1, true).max.shape(), (Shape{2, 1}));
+  EXPECT_TRUE(std::isnan(aminmax(make<double>({1, kNan})).min.item()));
+  EXPECT_THROW((void)aminmax(zeros({0})), ShapeError);
+}
+
+TEST(NanSums, LeaveNanOut) {
+  const Tensor x = leaf({2, 3}, {1, kNan, 2, kNan, kNan, kNan});
+  expect_near(nansum(x, 1), {3, 0}, 0);
+  expect_near(nanmean(x, 1), {1.5, kNan}, 0);
+  nansum(x).backward();
+  EXPECT_EQ(list(x.grad()), (Doubles{1, 0, 1, 0, 0, 0}));
+  x.set_grad({});
+  nanmean(x, 1)[0].backward();
+  EXPECT_EQ(list(x.grad()), (Doubles{0.5, 0, 0.5, 0, 0, 0}));
+  EXPECT_EQ(nansum(make<std::uint8_t>({1, 2})).dtype(), DType::i64);
+  EXPECT_EQ(nanmean(make<std::uint8_t>({1, 2}), {}, false, DType::f64).item(), 1.5);
+  EXPECT_EQ(nanmean(ones({70000}, DType::f16)).item(), 1);  // neither sum nor count fits into f16
+  EXPECT_EQ(message_of<DTypeError>([] { return nanmean(make<std::uint8_t>({1})); }),
+            "nanmean: expected a floating tensor, or a floating dtype for the result, got u8; pass dtype = "
+            "DType::f32");
+}
+
+TEST(GumbelSoftmax, IsSoftmaxOfLogitsAndTheirNoise) {
+  Generator a(3), b(3);
+  const Tensor logits = leaf({2, 3}, {1, 2, -1, 0.5, 0, 3});
+  const Tensor soft = gumbel_softmax(logits, 0.7, false, 1, a);
+  const Tensor clocks = exponential_(zeros({2, 3}, DType::f64), 1, b);
+  expect_near(soft, list(softmax((logits - log(clocks)) / 0.7, 1)), 1e-14);
+
+  Generator c(3);
+  const Tensor hard = gumbel_softmax(logits, 0.7, true, 1, c);
+  EXPECT_EQ(list(hard.sum(1)), (Doubles{1, 1}));
+  EXPECT_EQ(list(argmax(hard, 1)), list(argmax(soft, 1)));
+  const Tensor w = make<double>({2, 3}, {1, -2, 3, 0.5, 2, 1});
+  EXPECT_EQ(list(grad((hard * w).sum(), {logits})[0]), list(grad((soft * w).sum(), {logits})[0]));
+}
+
+TEST(GumbelSoftmax, DrawsByItsLogits) {
+  Generator generator(5);
+  const Tensor logits = expand(log(make<float>({0.2F, 0.5F, 0.3F})), {20000, 3});
+  const Tensor share = mean(gumbel_softmax(logits, 1, true, -1, generator), 0);
+  expect_near(share, {0.2, 0.5, 0.3}, 0, 0.015);  // four deviations
+  EXPECT_EQ(gumbel_softmax(ones({3}, DType::f16)).dtype(), DType::f16);
+  EXPECT_EQ(list(gumbel_softmax(number(2.0), 1, true, 0)), Doubles{1});
+  EXPECT_EQ(message_of<ValueError>([] { return gumbel_softmax(ones({2}), 0); }),
+            "gumbel_softmax: expected tau above 0, got 0; 1 is usual");
+  EXPECT_THROW((void)gumbel_softmax(make<std::uint8_t>({1})), DTypeError);
+}
+
 // --- bits
 
 TEST(Bits, OfEveryPairOfDTypesHaveThePromotedOne) {
