@@ -353,6 +353,8 @@ class Tensor {
   [[nodiscard]] Tensor argmin(std::optional<std::int64_t> dim = {}, bool keepdim = false) const;
   [[nodiscard]] Tensor cumsum(std::int64_t dim) const;
   [[nodiscard]] Tensor cumprod(std::int64_t dim) const;
+  [[nodiscard]] ValuesIndices cummax(std::int64_t dim) const;
+  [[nodiscard]] ValuesIndices cummin(std::int64_t dim) const;
   [[nodiscard]] ValuesIndices sort(std::int64_t dim = -1, bool descending = false) const;
   [[nodiscard]] Tensor argsort(std::int64_t dim = -1, bool descending = false) const;
   [[nodiscard]] ValuesIndices topk(std::int64_t k, std::int64_t dim = -1, bool largest = true) const;

@@ -106,6 +106,19 @@ struct UniqueValues {
 /// torch.histc.
 [[nodiscard]] Tensor histc(const Tensor& x, std::int64_t bins = 100, double min = 0, double max = 0);
 
+// --- places in a sorted sequence (indexing/search.cu); no gradients
+
+/// How many elements of each row of a sequence, sorted upwards along its last dim, are smaller than a value
+/// (`right`: or equal to it); all of them for NaN. What an unsorted sequence gives is not said.
+/// Shapes: sorted_sequence [n] and values of any; or both of the same dims but the last (ShapeError) ->
+/// values'.
+/// Dtypes: any, compared in the promoted one -> i64. Source: torch.searchsorted.
+[[nodiscard]] Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& values, bool right = false);
+[[nodiscard]] Tensor searchsorted(const Tensor& sorted_sequence, Scalar value, bool right = false);
+/// searchsorted with the sequence last, which has one dim (ShapeError). Source: torch.bucketize.
+[[nodiscard]] Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right = false);
+[[nodiscard]] Tensor bucketize(Scalar value, const Tensor& boundaries, bool right = false);
+
 // --- by chance (indexing/draw.cpp)
 
 /// 1 with probability p, else 0, element by element, from an f64 each; a p of NaN gives 0.

@@ -144,6 +144,8 @@ Tensor Tensor::argmin(std::optional<std::int64_t> dim, bool keepdim) const {
 }
 Tensor Tensor::cumsum(std::int64_t dim) const { return mezzo::cumsum(*this, dim); }
 Tensor Tensor::cumprod(std::int64_t dim) const { return mezzo::cumprod(*this, dim); }
+ValuesIndices Tensor::cummax(std::int64_t dim) const { return mezzo::cummax(*this, dim); }
+ValuesIndices Tensor::cummin(std::int64_t dim) const { return mezzo::cummin(*this, dim); }
 ValuesIndices Tensor::sort(std::int64_t dim, bool descending) const {
   return mezzo::sort(*this, dim, descending);
 }

@@ -160,6 +160,8 @@ TEST(Misuse, OfMembersThatReduce) {
          member<Tensor, std::optional<std::int64_t>, bool>("argmax", &Tensor::argmax),
          member<Tensor, std::optional<std::int64_t>, bool>("argmin", &Tensor::argmin),
          member<Tensor, std::int64_t>("cumsum", &Tensor::cumsum),
+         member<ValuesIndices, std::int64_t>("cummax", &Tensor::cummax),
+         member<ValuesIndices, std::int64_t>("cummin", &Tensor::cummin),
          member<Tensor, std::int64_t>("cumprod", &Tensor::cumprod),
          member<ValuesIndices, std::int64_t, bool>("sort", &Tensor::sort),
          member<Tensor, std::int64_t, bool>("argsort", &Tensor::argsort),

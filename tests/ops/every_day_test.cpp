@@ -175,6 +175,121 @@ TEST(GumbelSoftmax, DrawsByItsLogits) {
   EXPECT_THROW((void)gumbel_softmax(make<std::uint8_t>({1})), DTypeError);
 }
 
+// --- running extrema
+
+TEST(Cummax, TakesTheLastOfEqualsAndKeepsNan) {
+  const Tensor x = make<double>({2, 5}, {1, 3, 3, kNan, 5, 2, 1, 2, 0, -1});
+  const auto [largest, at] = cummax(x, 1);
+  expect_near(largest, {1, 3, 3, kNan, kNan, 2, 2, 2, 2, 2}, 0);
+  EXPECT_EQ(list(at), (Doubles{0, 1, 2, 3, 3, 0, 0, 2, 2, 2}));
+  const auto [least, below] = x.cummin(-1);
+  expect_near(least, {1, 1, 1, kNan, kNan, 2, 1, 1, 0, -1}, 0);
+  EXPECT_EQ(list(below), (Doubles{0, 0, 0, 3, 3, 0, 1, 1, 3, 4}));
+  EXPECT_EQ(list(cummax(make<double>({0, -0.0, kNan, kNan, 1}), 0).indices), (Doubles{0, 1, 2, 3, 3}));
+  EXPECT_TRUE(std::signbit(list(cummax(make<double>({0, -0.0}), 0).values)[1]));
+  EXPECT_EQ(list(cummin(make<double>({kInf, kInf, -kInf}), 0).indices), (Doubles{0, 1, 2}));
+}
+
+TEST(Cummax, OfAnyDTypeKeepsIt) {
+  const auto [trues, at] = cummax(bools({3}, {1, 0, 1}), 0);
+  EXPECT_EQ(trues.dtype(), DType::boolean);
+  EXPECT_EQ(list(at), (Doubles{0, 0, 2}));
+  const std::int64_t big = INT64_MAX;
+  EXPECT_EQ(cummin(make<std::int64_t>({big, big - 1, big}), 0).values.to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{big, big - 1, big - 1}));
+  EXPECT_EQ(cummax(make<std::int64_t>({INT64_MIN, INT64_MIN}), 0).values.to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{INT64_MIN, INT64_MIN}));
+  EXPECT_EQ(cummax(ones({2}, DType::bf16), 0).values.dtype(), DType::bf16);
+  EXPECT_EQ(list(cummax(number(3.0), 0).indices), Doubles{0});
+  EXPECT_EQ(cummax(zeros({0, 3}), 0).indices.shape(), (Shape{0, 3}));
+  EXPECT_EQ(cummax(zeros({2, 0}), 1).values.shape(), (Shape{2, 0}));
+  EXPECT_THROW((void)cummax(zeros({2}), 1), IndexError);
+}
+
+TEST(Cummax, OfLongStridedRowsIsTheLoop) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::i32}) {
+    const Tensor x = strided_copy(to(random({9000, 3}, DType::f64, -50, 50), dtype));
+    for (const bool least : {false, true}) {
+      const auto [values, at] = least ? cummin(x, 0) : cummax(x, 0);
+      const Doubles elements = list(x), got = list(values), places = list(at);
+      for (std::size_t column = 0; column < 3; ++column) {
+        std::size_t best = 0;
+        for (std::size_t i = 0; i < 9000; ++i) {
+          const double now = elements[3 * i + column], before = elements[3 * best + column];
+          if (least ? now <= before : now >= before) best = i;
+          ASSERT_EQ(places[3 * i + column], static_cast<double>(best)) << i;
+          ASSERT_EQ(got[3 * i + column], elements[3 * best + column]) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(Cummax, GradientGoesToTheIndex) {
+  const Tensor x = leaf({1, 3, 3, 2, 4});
+  const Tensor y = cummax(x, 0).values;
+  y.backward(make<double>({1, 10, 100, 1000, 10000}));
+  EXPECT_EQ(list(x.grad()), (Doubles{1, 10, 1100, 0, 10000}));
+}
+
+// --- places in sorted sequences
+
+TEST(Searchsorted, AgreesWithPyTorch) {
+  const Tensor rows = make<std::int64_t>({2, 5}, {1, 3, 5, 7, 9, 2, 4, 6, 8, 10});
+  const Tensor values = make<std::int64_t>({2, 3}, {3, 6, 9, 3, 6, 9});
+  EXPECT_EQ(list(searchsorted(rows, values)), (Doubles{1, 3, 4, 1, 2, 4}));
+  EXPECT_EQ(list(searchsorted(rows, values, true)), (Doubles{2, 3, 5, 1, 3, 4}));
+  EXPECT_EQ(list(searchsorted(strided_copy(rows), strided_copy(values))), (Doubles{1, 3, 4, 1, 2, 4}));
+  const Tensor x = make<double>({3, kNan, 0, 9, 10}), boundaries = make<double>({1, 3, 3, 9});
+  EXPECT_EQ(list(bucketize(x, boundaries)), (Doubles{1, 4, 0, 3, 4}));
+  EXPECT_EQ(list(bucketize(x, boundaries, true)), (Doubles{3, 4, 0, 4, 4}));
+  EXPECT_EQ(bucketize(x, boundaries).dtype(), DType::i64);
+  EXPECT_EQ(bucketize(reshape(x, {5, 1}), boundaries).shape(), (Shape{5, 1}));
+}
+
+TEST(Searchsorted, TakesNumbersMixedDTypesAndNothing) {
+  const Tensor numbers = make<std::int64_t>({1, 2, 3});
+  EXPECT_EQ(searchsorted(numbers, 2.5).item(), 2);
+  EXPECT_EQ(searchsorted(numbers, 2, true).item(), 2);
+  EXPECT_EQ(bucketize(2, numbers).item(), 1);
+  EXPECT_EQ(searchsorted(numbers, 2.5).shape(), Shape{});
+  const std::int64_t big = (std::int64_t{1} << 40) + 1;  // beyond f32
+  EXPECT_EQ(list(searchsorted(make<std::int64_t>({big - 1, big}), make<float>({0x1p40F}), true)), Doubles{1});
+  EXPECT_EQ(list(searchsorted(zeros({2, 0}), ones({2, 3}))), (Doubles{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(searchsorted(zeros({3}), zeros({0, 4})).shape(), (Shape{0, 4}));
+  EXPECT_FALSE(searchsorted(zeros({3}), zeros({2}, {.requires_grad = true})).requires_grad());
+}
+
+TEST(Searchsorted, IsStdLowerBoundOnManyValues) {
+  Doubles sorted = list(random({1000}, DType::f64, -5, 5));
+  std::sort(sorted.begin(), sorted.end());
+  const Tensor values = cat({random({70000}, DType::f64, -6, 6), make<double>(sorted)});
+  const Doubles lower = list(searchsorted(make<double>(sorted), values));
+  const Doubles upper = list(searchsorted(make<double>(sorted), values, true));
+  const Doubles sought = list(values);
+  for (std::size_t i = 0; i < sought.size(); ++i) {
+    const auto first = std::lower_bound(sorted.begin(), sorted.end(), sought[i]);
+    const auto last = std::upper_bound(sorted.begin(), sorted.end(), sought[i]);
+    ASSERT_EQ(lower[i], static_cast<double>(first - sorted.begin())) << i;
+    ASSERT_EQ(upper[i], static_cast<double>(last - sorted.begin())) << i;
+  }
+}
+
+TEST(Searchsorted, RefusesShapesThatDoNotFit) {
+  EXPECT_EQ(
+      message_of<ShapeError>([] {
+        return searchsorted(zeros({2, 3}), zeros({3, 3}));
+      }),
+      "searchsorted: expected a sequence of one dim, or of the values' dims but for the last, got [2, 3] "
+      "for values [3, 3]; give each row of values a sequence");
+  EXPECT_THROW((void)searchsorted(zeros({}), zeros({2})), ShapeError);
+  EXPECT_THROW((void)searchsorted(zeros({2, 3}), 1.0), ShapeError);
+  EXPECT_EQ(message_of<ShapeError>([] {
+              return bucketize(zeros({3}), zeros({2, 3}));
+            }),
+            "bucketize: expected boundaries of one dim, got [2, 3]; use searchsorted");
+}
+
 // --- bits
 
 TEST(Bits, OfEveryPairOfDTypesHaveThePromotedOne) {
