@@ -27,6 +27,7 @@ namespace mezzo {
 template <class T>
 class HeldSpan;
 class Index;
+struct RandomOptions;
 class Tensor;
 class TensorItem;
 class TensorIterator;
@@ -41,6 +42,7 @@ struct TensorOptions {
   Device device = Device::cpu();
   bool requires_grad = false;
   MemoryFormat memory_format = MemoryFormat::contiguous;  ///< of a new tensor; preserve counts as contiguous
+  operator RandomOptions() const;                         ///< for random tensors (ops/random.h)
 };
 
 /// Called with the complete gradient of a tensor; may return another one to use instead, or an undefined
@@ -180,6 +182,12 @@ class Tensor {
   const Tensor& operator*=(Scalar other) const { return mul_(other); }
   const Tensor& operator/=(const Tensor& other) const { return div_(other); }
   const Tensor& operator/=(Scalar other) const { return div_(other); }
+  const Tensor& operator&=(const Tensor& other) const;
+  const Tensor& operator&=(Scalar other) const;
+  const Tensor& operator|=(const Tensor& other) const;
+  const Tensor& operator|=(Scalar other) const;
+  const Tensor& operator^=(const Tensor& other) const;
+  const Tensor& operator^=(Scalar other) const;
   const Tensor& pow_(Scalar exponent) const;
   const Tensor& clamp_(std::optional<Scalar> min, std::optional<Scalar> max = {}) const;
   const Tensor& clamp_min_(Scalar min) const;
@@ -208,9 +216,10 @@ class Tensor {
   const Tensor& copy_(const Tensor& source) const;
   const Tensor& fill_(Scalar value) const;
   const Tensor& zero_() const;
-  /// Random values, see `uniform_` and `normal_` in ops/random.h.
+  /// Random values, see `uniform_`, `normal_` and `exponential_` in ops/random.h.
   const Tensor& uniform_(double low = 0, double high = 1) const;
   const Tensor& normal_(double mean = 0, double std = 1) const;
+  const Tensor& exponential_(double lambda = 1) const;
 
   // --- indexing (ops/tensor_index.h)
   /// x[i]: position i of the first dim; x[{0, Slice(1, 5), None, mask}]: what Python's x[0, 1:5, None, mask]
@@ -251,10 +260,12 @@ class Tensor {
   [[nodiscard]] Tensors chunk(std::int64_t chunks, std::int64_t dim = 0) const;
   [[nodiscard]] Tensors unbind(std::int64_t dim = 0) const;
   [[nodiscard]] Tensor repeat(const Dims& reps) const;
+  [[nodiscard]] Tensor tile(const Dims& reps) const;
   [[nodiscard]] Tensor flip(const ReducedDims& dims) const;
   [[nodiscard]] Tensor roll(std::int64_t shift, std::int64_t dim) const;
   [[nodiscard]] Tensor tril(std::int64_t diagonal = 0) const;
   [[nodiscard]] Tensor triu(std::int64_t diagonal = 0) const;
+  [[nodiscard]] Tensor diag(std::int64_t diagonal = 0) const;
 
   [[nodiscard]] Tensor add(const Tensor& other, Scalar alpha = 1) const;
   [[nodiscard]] Tensor add(Scalar other) const;
@@ -342,6 +353,8 @@ class Tensor {
   [[nodiscard]] Tensor argmin(std::optional<std::int64_t> dim = {}, bool keepdim = false) const;
   [[nodiscard]] Tensor cumsum(std::int64_t dim) const;
   [[nodiscard]] Tensor cumprod(std::int64_t dim) const;
+  [[nodiscard]] ValuesIndices cummax(std::int64_t dim) const;
+  [[nodiscard]] ValuesIndices cummin(std::int64_t dim) const;
   [[nodiscard]] ValuesIndices sort(std::int64_t dim = -1, bool descending = false) const;
   [[nodiscard]] Tensor argsort(std::int64_t dim = -1, bool descending = false) const;
   [[nodiscard]] ValuesIndices topk(std::int64_t k, std::int64_t dim = -1, bool largest = true) const;

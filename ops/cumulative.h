@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "mezzo/core/tensor.h"
+#include "mezzo/ops/reduction.h"
 
 namespace mezzo {
 
@@ -26,6 +27,11 @@ namespace mezzo {
 /// Shapes: x's.
 /// Dtypes: floating (DTypeError) -> x's.
 [[nodiscard]] Tensor logcumsumexp(const Tensor& x, std::int64_t dim);
+/// The largest (smallest) element so far along a dim, and where it stands: of equal ones the last. A NaN
+/// stays from where it stands on. The gradient goes to the element at the index. Shapes: both x's. Dtypes:
+/// any, which the values keep, also under autocast; indices i64. Source: torch.cummax.
+[[nodiscard]] ValuesIndices cummax(const Tensor& x, std::int64_t dim);
+[[nodiscard]] ValuesIndices cummin(const Tensor& x, std::int64_t dim);
 /// The product along a dim, or of all elements without one; 1 over no elements.
 [[nodiscard]] Tensor prod(const Tensor& x, std::optional<std::int64_t> dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {});

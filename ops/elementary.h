@@ -43,6 +43,16 @@ namespace mezzo {
 /// Inverse of erf: +-inf at +-1, NaN beyond. Runs in f32 under autocast.
 [[nodiscard]] Tensor erfinv(const Tensor& x);
 
+// --- the gamma function (pointwise/gamma.cu); errors in kernels/math/gamma_math.h
+
+/// log |gamma(x)|: inf at 0, -1, -2, .. and at -inf.
+[[nodiscard]] Tensor lgamma(const Tensor& x);
+/// The derivative of lgamma: NaN at -1, -2, .. and at -inf, -inf at 0, inf at -0.
+[[nodiscard]] Tensor digamma(const Tensor& x);
+/// The n-th derivative of digamma: at 0, -1, -2, .. inf for odd n, -inf for even n (torch has numbers near
+/// 1e33 at -1, -2, .. for n = 1). Throws: ValueError for a negative n. Source: torch.polygamma.
+[[nodiscard]] Tensor polygamma(std::int64_t n, const Tensor& x);
+
 // --- rounding (pointwise/rounding.cu): results keep the dtype, integers stay as they are, bools are refused
 // (DTypeError), gradients are 0
 

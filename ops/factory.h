@@ -19,6 +19,7 @@ struct ValueOptions {
   std::optional<DType> dtype = {};
   Device device = Device::cpu();
   bool requires_grad = false;
+  operator RandomOptions() const;  ///< for random tensors (ops/random.h)
 };
 
 /// All elements `value`, converted to the dtype of the options (f32 unless given, whatever the value's kind).
@@ -37,6 +38,14 @@ struct ValueOptions {
 [[nodiscard]] Tensor arange(Scalar start, Scalar end, Scalar step = 1, const ValueOptions& options = {});
 [[nodiscard]] Tensor arange(Scalar start, Scalar end, const ValueOptions& options);
 [[nodiscard]] Tensor arange(Scalar end, const ValueOptions& options = {});
+/// `steps` numbers from start to end, both exact, at equal distances; only start for 1 step. Each is computed
+/// from the nearer end, for dtypes up to f32 with a distance of f32, so that f32 has PyTorch's bits; for
+/// integers between integer ends, cut off. f32 unless a dtype is given. Throws: ValueError for negative
+/// steps. Source: torch.linspace.
+[[nodiscard]] Tensor linspace(Scalar start, Scalar end, std::int64_t steps, const ValueOptions& options = {});
+/// base to the power of linspace's numbers, with one rounding. Source: torch.logspace.
+[[nodiscard]] Tensor logspace(Scalar start, Scalar end, std::int64_t steps, double base = 10,
+                              const ValueOptions& options = {});
 /// 1 on the diagonal of an n x m matrix (m = n unless given), 0 elsewhere.
 [[nodiscard]] Tensor eye(std::int64_t n, std::optional<std::int64_t> m = {},
                          const TensorOptions& options = {});

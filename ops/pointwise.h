@@ -116,6 +116,24 @@ inline constexpr std::array<std::string_view, 2> kEnumNames<GeluApproximation>{"
 [[nodiscard]] Tensor logical_and(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor logical_or(const Tensor& a, const Tensor& b);
 [[nodiscard]] Tensor logical_not(const Tensor& x);
+/// Bit by bit; of bools, logic. Throws: DTypeError for floating operands. Source: torch.bitwise_and.
+[[nodiscard]] Tensor bitwise_and(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor bitwise_and(const Tensor& x, Scalar s);
+[[nodiscard]] Tensor bitwise_or(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor bitwise_or(const Tensor& x, Scalar s);
+[[nodiscard]] Tensor bitwise_xor(const Tensor& a, const Tensor& b);
+[[nodiscard]] Tensor bitwise_xor(const Tensor& x, Scalar s);
+[[nodiscard]] Tensor bitwise_not(const Tensor& x);
+[[nodiscard]] inline Tensor operator&(const Tensor& a, const Tensor& b) { return bitwise_and(a, b); }
+[[nodiscard]] inline Tensor operator&(const Tensor& x, Scalar s) { return bitwise_and(x, s); }
+[[nodiscard]] inline Tensor operator&(Scalar s, const Tensor& x) { return bitwise_and(x, s); }
+[[nodiscard]] inline Tensor operator|(const Tensor& a, const Tensor& b) { return bitwise_or(a, b); }
+[[nodiscard]] inline Tensor operator|(const Tensor& x, Scalar s) { return bitwise_or(x, s); }
+[[nodiscard]] inline Tensor operator|(Scalar s, const Tensor& x) { return bitwise_or(x, s); }
+[[nodiscard]] inline Tensor operator^(const Tensor& a, const Tensor& b) { return bitwise_xor(a, b); }
+[[nodiscard]] inline Tensor operator^(const Tensor& x, Scalar s) { return bitwise_xor(x, s); }
+[[nodiscard]] inline Tensor operator^(Scalar s, const Tensor& x) { return bitwise_xor(x, s); }
+[[nodiscard]] inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
 /// condition ? a : b; nothing of the other operand shows, nor does gradient reach it. `condition` must be
 /// bool (DTypeError).
 [[nodiscard]] Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);

@@ -7,37 +7,48 @@
 // and rounded once for 16-bit dtypes.
 #pragma once
 
+#include <optional>
+
 #include "mezzo/core/random.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/ops/factory.h"
 
 namespace mezzo {
 
+/// How a random tensor is made, and by which numbers: `randn({3}, {.generator = &g})`.
+struct RandomOptions {
+  std::optional<DType> dtype = {};  ///< f32 unless given, of integers i64
+  Device device = Device::cpu();
+  bool requires_grad = false;
+  MemoryFormat memory_format = MemoryFormat::contiguous;
+  Generator* generator = nullptr;  ///< nullptr: the one that is the last argument
+};
+
 /// low + (high - low) * u with u uniform in [0, 1), a multiple of 2^-24 (2^-53 in f64). Where rounding would
 /// lead out of [low, high) the result is the nearest value of the dtype inside, if there is one.
 /// Dtypes: floating (DTypeError).
 /// Throws: ValueError unless low <= high and their distance is finite in f32.
-[[nodiscard]] Tensor uniform(double low, double high, const Shape& shape, const TensorOptions& options = {},
+[[nodiscard]] Tensor uniform(double low, double high, const Shape& shape, const RandomOptions& options = {},
                              Generator& generator = default_generator());
 /// uniform(0, 1).
-[[nodiscard]] Tensor rand(const Shape& shape, const TensorOptions& options = {},
+[[nodiscard]] Tensor rand(const Shape& shape, const RandomOptions& options = {},
                           Generator& generator = default_generator());
 /// mean + std * z with z standard normal (Box and Muller's transform, kernels/random/random_math.h).
 /// Dtypes: floating (DTypeError).
 /// Throws: ValueError unless std >= 0, both finite.
-[[nodiscard]] Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options = {},
+[[nodiscard]] Tensor normal(double mean, double std, const Shape& shape, const RandomOptions& options = {},
                             Generator& generator = default_generator());
 /// normal(0, 1).
-[[nodiscard]] Tensor randn(const Shape& shape, const TensorOptions& options = {},
+[[nodiscard]] Tensor randn(const Shape& shape, const RandomOptions& options = {},
                            Generator& generator = default_generator());
 // With a dtype or a device in the place of options: `randn({2, 3}, DType::f16)`.
 template <detail::OneOption O>
 [[nodiscard]] Tensor rand(const Shape& shape, O option, Generator& generator = default_generator()) {
-  return rand(shape, detail::only<TensorOptions>(option), generator);
+  return rand(shape, detail::only<RandomOptions>(option), generator);
 }
 template <detail::OneOption O>
 [[nodiscard]] Tensor randn(const Shape& shape, O option, Generator& generator = default_generator()) {
-  return randn(shape, detail::only<TensorOptions>(option), generator);
+  return randn(shape, detail::only<RandomOptions>(option), generator);
 }
 /// rand and randn of x's shape, dtype and device.
 [[nodiscard]] Tensor rand_like(const Tensor& x, Generator& generator = default_generator());
@@ -45,11 +56,11 @@ template <detail::OneOption O>
 /// Uniform integers in [low, high), i64 unless another dtype is given; no value is favoured by more than
 /// (high - low) / 2^64. Throws: ValueError for an empty range or one that the dtype does not hold exactly.
 [[nodiscard]] Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
-                             const ValueOptions& options = {}, Generator& generator = default_generator());
+                             const RandomOptions& options = {}, Generator& generator = default_generator());
 /// A random order of 0 .. n-1 (Fisher and Yates), i64 unless another dtype is given. Made on the host, so not
 /// in a captured step (StateError). Throws: ValueError for n below 0, OutOfMemoryError where no memory holds
 /// n numbers.
-[[nodiscard]] Tensor randperm(std::int64_t n, const ValueOptions& options = {},
+[[nodiscard]] Tensor randperm(std::int64_t n, const RandomOptions& options = {},
                               Generator& generator = default_generator());
 
 /// Bools that are true with the given probability, a multiple of 2^-32, each from one word. Throws:
@@ -58,12 +69,14 @@ template <detail::OneOption O>
                                  Generator& generator = default_generator());
 
 /// Overwrites x, of any layout, with the values that `uniform` or `normal` would give for its shape and
-/// dtype; returns x. Never recorded, and allowed on leaves that require grad: for initialisers. Throws:
-/// AutogradError for a result of recorded ops while recording is on.
+/// dtype, or, exponential_, with -log(1 - u) / lambda, u of rand; returns x. Never recorded, and allowed on
+/// leaves that require grad: for initialisers. Throws: AutogradError for a result of recorded ops while
+/// recording is on; ValueError unless lambda is above 0.
 const Tensor& uniform_(const Tensor& x, double low = 0, double high = 1,
                        Generator& generator = default_generator());
 const Tensor& normal_(const Tensor& x, double mean = 0, double std = 1,
                       Generator& generator = default_generator());
+const Tensor& exponential_(const Tensor& x, double lambda = 1, Generator& generator = default_generator());
 
 // --- dropout (pointwise/dropout.cu)
 

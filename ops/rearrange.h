@@ -36,6 +36,16 @@ template <std::integral I, std::integral J>
 [[nodiscard]] Tensor movedim(const Tensor& x, I source, J destination) {
   return movedim(x, Dims{static_cast<std::int64_t>(source)}, Dims{static_cast<std::int64_t>(destination)});
 }
+/// Of a vector the matrix that has it on a diagonal, `diagonal` above the main one (below when negative), and
+/// zeros elsewhere; of a matrix that diagonal, a view. Throws: ShapeError for other numbers of dims.
+[[nodiscard]] Tensor diag(const Tensor& x, std::int64_t diagonal = 0);
+/// repeat with 1 for each dim of x that `reps` lacks at its front.
+[[nodiscard]] Tensor tile(const Tensor& x, const Dims& reps);
+/// Tensors side by side along dim 1, vectors along dim 0, 0-dim ones as vectors of one number. Throws: as
+/// cat does.
+[[nodiscard]] Tensor hstack(TensorList tensors);
+/// Tensors one below the other, vectors and 0-dim tensors as rows. Throws: as cat does.
+[[nodiscard]] Tensor vstack(TensorList tensors);
 /// Channels as finer images, r = upscale_factor.
 /// Shapes: [.., C r^2, H, W] -> [.., C, H r, W r].
 /// Throws: ShapeError for fewer than 3 dims or channels that r^2 does not divide, ValueError for r < 1.

@@ -28,6 +28,12 @@ namespace mezzo {
 /// Dtypes: x's, or `dtype` when given, must be floating (DTypeError), and is the result's.
 [[nodiscard]] Tensor mean(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
                           std::optional<DType> dtype = {});
+/// sum and mean of the elements that are not NaN, which get no gradient; nanmean is NaN over none.
+/// Dtypes: sum's; mean's.
+[[nodiscard]] Tensor nansum(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
+                            std::optional<DType> dtype = {});
+[[nodiscard]] Tensor nanmean(const Tensor& x, const ReducedDims& dim = {}, bool keepdim = false,
+                             std::optional<DType> dtype = {});
 /// Undoes broadcasting: sums x over the dims that `shape` lacks at the front or holds as 1. The same handle
 /// when x has that shape and dtype.
 /// Shapes: x's -> `shape`.
@@ -68,6 +74,12 @@ struct ValuesIndices {
 /// The largest (smallest) element along one dim. The whole gradient goes to the element at the index.
 [[nodiscard]] ValuesIndices max(const Tensor& x, std::int64_t dim, bool keepdim = false);
 [[nodiscard]] ValuesIndices min(const Tensor& x, std::int64_t dim, bool keepdim = false);
+/// amin and amax, along one dim or over all elements.
+struct MinMax {
+  Tensor min;
+  Tensor max;
+};
+[[nodiscard]] MinMax aminmax(const Tensor& x, std::optional<std::int64_t> dim = {}, bool keepdim = false);
 /// The index of the first largest (smallest) element: along `dim`, or into the flattened tensor without one
 /// (then `keepdim` gives a shape of ones).
 /// Dtypes: any -> i64.
@@ -92,6 +104,19 @@ struct Correction {
                          bool keepdim = false);
 [[nodiscard]] Tensor std(const Tensor& x, const ReducedDims& dim, Correction correction,
                          bool keepdim = false);
+/// var (std) and mean.
+struct VarMean {
+  Tensor var;
+  Tensor mean;
+};
+struct StdMean {
+  Tensor std;
+  Tensor mean;
+};
+[[nodiscard]] VarMean var_mean(const Tensor& x, const ReducedDims& dim = {}, Correction correction = {},
+                               bool keepdim = false);
+[[nodiscard]] StdMean std_mean(const Tensor& x, const ReducedDims& dim = {}, Correction correction = {},
+                               bool keepdim = false);
 /// log(sum e^x_i), of exponentials that cannot overflow; -inf over no elements. The gradient is that of
 /// softmax.
 /// Dtypes: floating -> x's, integers -> f32; f32 under autocast for 16-bit input.

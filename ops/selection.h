@@ -24,6 +24,8 @@ namespace mezzo {
 /// Shapes: x [d0, ..] -> [n, number of dims].
 /// Dtypes: any -> i64.
 [[nodiscard]] Tensor nonzero(const Tensor& x);
+/// nonzero. Source: torch.argwhere.
+[[nodiscard]] Tensor argwhere(const Tensor& x);
 /// The elements where the mask is set, in row-major order.
 /// Shapes: x and mask broadcast (ShapeError) -> [n].
 /// Dtypes: x any, which the result keeps; mask bool (DTypeError).
@@ -104,6 +106,19 @@ struct UniqueValues {
 /// torch.histc.
 [[nodiscard]] Tensor histc(const Tensor& x, std::int64_t bins = 100, double min = 0, double max = 0);
 
+// --- places in a sorted sequence (indexing/search.cu); no gradients
+
+/// How many elements of each row of a sequence, sorted upwards along its last dim, are smaller than a value
+/// (`right`: or equal to it); all of them for NaN. What an unsorted sequence gives is not said.
+/// Shapes: sorted_sequence [n] and values of any; or both of the same dims but the last (ShapeError) ->
+/// values'.
+/// Dtypes: any, compared in the promoted one -> i64. Source: torch.searchsorted.
+[[nodiscard]] Tensor searchsorted(const Tensor& sorted_sequence, const Tensor& values, bool right = false);
+[[nodiscard]] Tensor searchsorted(const Tensor& sorted_sequence, Scalar value, bool right = false);
+/// searchsorted with the sequence last, which has one dim (ShapeError). Source: torch.bucketize.
+[[nodiscard]] Tensor bucketize(const Tensor& x, const Tensor& boundaries, bool right = false);
+[[nodiscard]] Tensor bucketize(Scalar value, const Tensor& boundaries, bool right = false);
+
 // --- by chance (indexing/draw.cpp)
 
 /// 1 with probability p, else 0, element by element, from an f64 each; a p of NaN gives 0.
@@ -119,6 +134,16 @@ struct UniqueValues {
 /// without replacement, for fewer positive weights than samples; ShapeError.
 [[nodiscard]] Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replacement = false,
                                  Generator& generator = default_generator());
+
+/// softmax((logits + g) / tau) with g from Gumbel's distribution: a draw by these logits that is near one
+/// position and differentiable. `hard`: 1 at the largest and 0 elsewhere, with the same gradient. Computed in
+/// f32 (f64) and rounded once.
+/// Shapes: logits'.
+/// Dtypes: floating (DTypeError) -> logits'.
+/// Throws: ValueError unless tau is above 0. Source: torch.nn.functional.gumbel_softmax; Jang et al.,
+/// arXiv:1611.01144.
+[[nodiscard]] Tensor gumbel_softmax(const Tensor& logits, double tau = 1, bool hard = false,
+                                    std::int64_t dim = -1, Generator& generator = default_generator());
 
 // --- counts, differences, pairs (indexing/selection.cpp)
 

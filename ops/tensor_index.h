@@ -106,7 +106,20 @@ class TensorItem : public Tensor {
   void operator*=(Scalar other) && { write(mul(other)); }
   void operator/=(const Tensor& other) && { write(div(other)); }
   void operator/=(Scalar other) && { write(div(other)); }
+  template <class Other>
+  void operator&=(const Other& other) && {
+    write(*this & other);
+  }
+  template <class Other>
+  void operator|=(const Other& other) && {
+    write(*this | other);
+  }
+  template <class Other>
+  void operator^=(const Other& other) && {
+    write(*this ^ other);
+  }
   // With a name of its own it is a tensor as any other.
+  using Tensor::operator&=, Tensor::operator|=, Tensor::operator^=;
   void operator+=(const Tensor& other) & { add_(other); }
   void operator+=(Scalar other) & { add_(other); }
   void operator-=(const Tensor& other) & { sub_(other); }

@@ -1,7 +1,7 @@
-// Products of tensors by index: einsum, tensordot, bilinear, cross. Dtypes: operands of one call share one
-// (but for cross, which promotes). They may have any strides; the result is a new tensor. Accumulated as
-// matmul does it (ops/matmul.h) and rounded once: intermediate results of 16-bit operands are f32.
-// Differentiable to any order.
+// Products of tensors by index: einsum, tensordot, bilinear, kron, cross. Dtypes: operands of one call
+// share one (but for kron and cross, which promote). They may have any strides; the result is a new tensor.
+// Accumulated as matmul does it (ops/matmul.h) and rounded once: intermediate results of 16-bit operands are
+// f32. Differentiable to any order.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,12 @@ namespace mezzo {
 /// Shapes: a [.., i], b [.., j], w [o, i, j], bias [o] or undefined -> [.., o].
 /// Throws: ShapeError, DTypeError.
 [[nodiscard]] Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor& bias = {});
+
+/// Kronecker's product: every element of a times all of b, dim by dim; dims of size 1 stand in front of the
+/// operand that has fewer.
+/// Shapes: [.., m], [.., n] -> [.., m n], of at most 4 dims (ShapeError).
+/// Dtypes: any -> their common one. Source: torch.kron.
+[[nodiscard]] Tensor kron(const Tensor& a, const Tensor& b);
 
 /// The vector product along a dim of size 3 (the first such dim of a unless given); other dims broadcast.
 /// Promotes under autocast.

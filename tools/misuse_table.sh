@@ -51,8 +51,8 @@ if [ "${1:-}" = --check ]; then
 fi
 echo "// The public free functions that the sweep calls. Made by tools/misuse_table.sh; the test misuse_table compares."
 # shellcheck disable=SC2046
-ctags --languages=C++ --language-force=C++ --kinds-C++=pf --fields=+SsatKzZ -x --_xformat='%Z|%a|%t|%N|%S|%F' \
-  $(sh tools/public_headers.sh) | LC_ALL=C sort -u | awk -F'|' '
+ctags --languages=C++ --language-force=C++ --kinds-C++=pf --fields=+SsatKzZ -x --_xformat='%Z@%a@%t@%N@%S@%F' \
+  $(sh tools/public_headers.sh) | LC_ALL=C sort -u | awk -F@ '
   FILENAME == "tests/misuse/exempt.txt" {
     if ($0 ~ /^#/ || $0 == "") next
     name = $0; sub(/: .*/, "", name)

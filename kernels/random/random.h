@@ -69,6 +69,22 @@ struct UniformBlocks<double> {
   }
 };
 
+/// -log(1 - u) / lambda of UniformBlocks' u; for u = 0 that of half the least u above, so that none is 0.
+template <class T>
+struct ExponentialBlocks : UniformBlocks<T> {
+  T lambda;
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, T* values) const {
+    UniformBlocks<T>::operator()(block, values);
+    for (int i = 0; i < 4; ++i) values[i] = time_left(values[i]) / lambda;
+  }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static float time_left(float u) {
+    return u == 0.0F ? 0x1p-25F : -math::log(1.0F - u);
+  }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static double time_left(double u) {
+    return u == 0.0 ? 0x1p-54 : -detail::log_f64(1.0 - u);
+  }
+};
+
 /// mean + deviation * z, z standard normal. A pair comes from two words (float) or a block (double).
 template <class T>
 struct NormalBlocks;

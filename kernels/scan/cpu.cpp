@@ -14,8 +14,9 @@ namespace mezzo::kernels::cpu {
 namespace {
 
 /// How a row is walked.
+template <class T>
 struct ScanOrder {
-  double initial;
+  Wide<T> initial;
   bool reverse;
 };
 
@@ -38,7 +39,8 @@ void scan_rows(const RowBlock<T>& results, const std::array<RowBlock<T>, Map::kO
 
 /// Rows piece by piece, so that the widened and narrowed piece of a long row stays in the cache.
 template <class T, class Map>
-void scan_pieces(const RowOperand& out, const std::array<RowOperand, Map::kOperands>& in, ScanOrder order) {
+void scan_pieces(const RowOperand& out, const std::array<RowOperand, Map::kOperands>& in,
+                 ScanOrder<T> order) {
   constexpr std::int64_t kRows = RowOperand::kAcross, kBuffer = kRows * (kRowBlock + RowOperand::kAcross);
   constexpr auto kOperands = static_cast<std::int64_t>(Map::kOperands);
   const std::int64_t n = out.length();
@@ -48,7 +50,7 @@ void scan_pieces(const RowOperand& out, const std::array<RowOperand, Map::kOpera
     const std::int64_t rows = end - begin;
     const RowScratch<T> buffer((1 + kOperands) * kBuffer);
     std::array<Wide<T>, kRows> values;
-    values.fill(static_cast<Wide<T>>(order.initial));
+    values.fill(order.initial);
     for (std::int64_t done = 0; done < n; done += kRowBlock) {
       const std::int64_t count = std::min(kRowBlock, n - done);
       const std::int64_t first = order.reverse ? n - done - count : done;
@@ -68,7 +70,7 @@ void scan_pieces(const RowOperand& out, const std::array<RowOperand, Map::kOpera
 /// `in` holds the operands in the order of the map.
 template <class T, class Map>
 void scan_as(const View& out, const std::array<RowOperand, Map::kOperands>& in, std::size_t dim,
-             ScanOrder order) {
+             ScanOrder<T> order) {
   constexpr std::size_t kOperands = Map::kOperands;
   const RowOperand target(out, dim);
   if (target.length() > kRowBlock) return scan_pieces<T, Map>(target, in, order);
@@ -77,7 +79,7 @@ void scan_as(const View& out, const std::array<RowOperand, Map::kOperands>& in, 
       [order, n = target.length()](RowBlock<T> results, const std::array<RowBlock<T>, kOperands>& blocks,
                                    std::int64_t /*begin*/, std::int64_t rows) {
         for (std::int64_t r = 0; r < rows; ++r) {
-          auto h = static_cast<Wide<T>>(order.initial);
+          Wide<T> h = order.initial;
           std::array<RowBlock<T>, kOperands> row = blocks;
           for (RowBlock<T>& block : row) block.data += r * block.distance;
           scan_rows<T, Map>({results.data + r * results.distance, 0}, row, 1, n, order.reverse, &h);
@@ -88,8 +90,8 @@ void scan_as(const View& out, const std::array<RowOperand, Map::kOperands>& in, 
 }  // namespace
 
 void scan(const View& out, const Recurrence& recurrence, std::size_t dim, DType compute) {
-  const ScanOrder order{recurrence.initial, recurrence.reverse};
   dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
+    const ScanOrder<T> order{static_cast<Wide<T>>(recurrence.initial), recurrence.reverse};
     using scalar::AffineMap;
     if (recurrence.add == nullptr)
       scan_as<T, AffineMap<Wide<T>, true, false>>(out, {RowOperand(*recurrence.scale, dim)}, dim, order);
@@ -105,6 +107,17 @@ void log_scan(const View& out, const View& x, std::size_t dim, DType compute) {
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     using Map = scalar::LogAddMap<Wide<T>>;
     scan_as<T, Map>(out, {RowOperand(x, dim)}, dim, {Map::kNothing, false});
+  });
+}
+
+void extremum_scan(const View& out, const View& x, std::size_t dim, bool least, DType compute) {
+  dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
+    using Least = scalar::ExtremumMap<Wide<T>, true>;
+    using Largest = scalar::ExtremumMap<Wide<T>, false>;
+    if (least)
+      scan_as<T, Least>(out, {RowOperand(x, dim)}, dim, {Least::kNothing, false});
+    else
+      scan_as<T, Largest>(out, {RowOperand(x, dim)}, dim, {Largest::kNothing, false});
   });
 }
 

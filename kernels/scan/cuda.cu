@@ -1,7 +1,7 @@
 // The CUDA rows of the scans. Each warp of a block takes a run of neighbouring elements: their maps
 // (scan_math.h) are joined pairwise, in each warp by shuffles, between warps in order. Sums along a few long
-// rows, and logarithms of sums, are cut into chunks with a block each: one launch adds up the chunks, and a
-// second one goes through them, each from the sum of the chunks before it.
+// rows, logarithms of sums, and extrema are cut into chunks with a block each: one launch adds up the chunks,
+// and a second one goes through them, each from the sum of the chunks before it.
 #include "mezzo/kernels/scan/scan.h"
 
 #include "mezzo/core/cuda/launch.h"
@@ -23,7 +23,7 @@ struct ScanRange {
 /// Arrays: the result, and the operands of the map.
 template <class T, class Map>
 struct ScanRow {
-  double initial;
+  Wide<T> initial;
   bool reverse;
   static constexpr std::size_t kArrays = 1 + Map::kOperands;
 
@@ -36,7 +36,7 @@ struct ScanRow {
 
   __device__ void operator()(const ThreadTeam& /*team*/, const Row<kArrays>& row, std::int64_t /*index*/,
                              std::int64_t n) const {
-    auto h = static_cast<Wide<T>>(initial);
+    Wide<T> h = initial;
     for (std::int64_t k = 0; k < n; ++k) {
       const std::int64_t i = place(k, n);
       h = map_at(row, i)(h);
@@ -45,7 +45,7 @@ struct ScanRow {
   }
   __device__ void operator()(const BlockTeam& /*team*/, const Row<kArrays>& row, std::int64_t /*index*/,
                              std::int64_t n) const {
-    run(row, n, {0, n}, static_cast<Wide<T>>(initial));
+    run(row, n, {0, n}, initial);
   }
 
   /// The elements of a range by a block; `carry` is the value before them.
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kScanThreads)
       threadIdx.x < chunk ? sums[blockIdx.y * (chunks.count - 1) + threadIdx.x] : Map::kNothing);
   const std::int64_t first = chunk * chunks.size, last = first + chunks.size;
   body.run(row, all.length, {first, last < all.length ? last : all.length},
-           typename Map::Join{}(static_cast<Wide<T>>(body.initial), before));
+           typename Map::Join{}(body.initial, before));
 }
 
 template <class T, class Map>
@@ -156,9 +156,9 @@ void run_one_operand(Device device, const RowArrays<2>& all, const ScanRow<T, Ma
 }  // namespace
 
 void scan(Device device, const View& out, const Recurrence& recurrence, std::size_t dim, DType compute) {
-  const double initial = recurrence.initial;
   const bool reverse = recurrence.reverse;
   dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
+    const auto initial = static_cast<Wide<T>>(recurrence.initial);
     using scalar::AffineMap;
     if (recurrence.add == nullptr) {
       run_rows(device, RowArrays<2>({out, *recurrence.scale}, dim),
@@ -177,6 +177,19 @@ void log_scan(Device device, const View& out, const View& x, std::size_t dim, DT
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     using Map = scalar::LogAddMap<Wide<T>>;
     run_one_operand(device, RowArrays<2>({out, x}, dim), ScanRow<T, Map>{Map::kNothing, false});
+  });
+}
+
+void extremum_scan(Device device, const View& out, const View& x, std::size_t dim, bool least,
+                   DType compute) {
+  const RowArrays<2> all({out, x}, dim);
+  dispatch_compute(compute, [&]<class T>(TypeTag<T>) {
+    using Least = scalar::ExtremumMap<Wide<T>, true>;
+    using Largest = scalar::ExtremumMap<Wide<T>, false>;
+    if (least)
+      run_one_operand(device, all, ScanRow<T, Least>{Least::kNothing, false});
+    else
+      run_one_operand(device, all, ScanRow<T, Largest>{Largest::kNothing, false});
   });
 }
 

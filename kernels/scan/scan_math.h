@@ -1,4 +1,5 @@
-// One step of a scan, for all devices: of a linear recurrence, or of the logarithm of a running sum. A map
+// One step of a scan, for all devices: of a linear recurrence, of the logarithm of a running sum, or of a
+// running extremum. A map
 // takes the value before an element to the one after it, and is made of that element of each operand.
 #pragma once
 
@@ -58,6 +59,35 @@ struct LogAddMap {
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE W operator()(W h) const { return LogAddExpFn{}(h, add); }
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE LogAddMap after(const LogAddMap& first) const {
     return {LogAddExpFn{}(first.add, add)};
+  }
+};
+
+/// The larger (smaller) of two, of equal ones the second; a NaN wins.
+template <bool kLeast>
+struct LaterExtremumFn {
+  template <class W>
+  MEZZO_HD MEZZO_ALWAYS_INLINE W operator()(W a, W b) const {
+    return ((kLeast ? b <= a : b >= a) || b != b) ? b : a;
+  }
+};
+
+/// h -> the extremum of h and x.
+template <class W, bool kLeast>
+struct ExtremumMap {
+  using Limits = std::numeric_limits<W>;
+  static constexpr std::size_t kOperands = 1;
+  static constexpr bool kCut = true;
+  static constexpr W kNothing = Limits::has_infinity ? (kLeast ? Limits::infinity() : -Limits::infinity())
+                                                     : (kLeast ? Limits::max() : Limits::lowest());
+  using Join = LaterExtremumFn<kLeast>;
+  W x = kNothing;
+  template <class Operand>
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static ExtremumMap of(const Operand& operand) {
+    return {operand(std::size_t{0})};
+  }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE W operator()(W h) const { return Join{}(h, x); }
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE ExtremumMap after(const ExtremumMap& first) const {
+    return {Join{}(first.x, x)};
   }
 };
 

@@ -56,6 +56,45 @@ struct Range {
   }
 };
 
+/// The numbers of linspace, each from the nearer end; with a base, that to the power of them.
+struct Spacing {
+  double start, end, step;
+  std::int64_t steps;
+  bool is_power;  ///< of base
+  double base;
+  MEZZO_HD MEZZO_ALWAYS_INLINE void operator()(std::int64_t block, double* values) const {
+    for (int i = 0; i < 4; ++i) {
+      const std::int64_t at = 4 * block + i;
+      const bool near_start = at < steps / 2;
+      const auto places = static_cast<double>(near_start ? at : steps - 1 - at);
+      values[i] = kernels::math::detail::mul_add(near_start ? step : -step, places, near_start ? start : end);
+    }
+    for (int i = 0; i < 4 && is_power; ++i) values[i] = kernels::math::pow(base, values[i]);
+  }
+};
+
+Tensor spaced(std::string_view op, Scalar start, Scalar end, std::int64_t steps, std::optional<double> base,
+              const ValueOptions& options) {
+  if (steps < 0) throw ValueError(op, "at least 0 steps", std::to_string(steps), "count the numbers");
+  const DType dtype = options.dtype.value_or(DType::f32);
+  require_compute_dtype(op, dtype);
+  Tensor out =
+      empty({steps}, {.dtype = dtype, .device = options.device, .requires_grad = options.requires_grad});
+  if (steps == 0) return out;
+  if (!is_floating(dtype)) start = start.integer(), end = end.integer();
+  double first = start.real(), last = end.real(),
+         gaps = static_cast<double>(std::max<std::int64_t>(steps - 1, 1));
+  double step = (last - first) / gaps;
+  if (!base && compute_dtype(dtype) == DType::f32) {  // PyTorch's bits: products of f32 are exact in f64
+    first = static_cast<float>(first), last = static_cast<float>(last);
+    step = static_cast<float>(last - first) / static_cast<float>(gaps);
+  }
+  if (steps == 1) last = first;
+  kernels::generate<double>(
+      out.device(), Spacing{first, last, step, steps, base.has_value(), base.value_or(0)}, view_of(out));
+  return out;
+}
+
 [[noreturn]] void refuse_range(const std::string& start, const std::string& end, const std::string& step) {
   throw ValueError("arange", "finite bounds and a step that leads from start to end",
                    "start " + start + ", end " + end + ", step " + step, "check the sign of the step");
@@ -130,6 +169,13 @@ Tensor arange(Scalar start, Scalar end, const ValueOptions& options) {
   return arange(start, end, 1, options);
 }
 Tensor arange(Scalar end, const ValueOptions& options) { return arange(0, end, 1, options); }
+
+Tensor linspace(Scalar start, Scalar end, std::int64_t steps, const ValueOptions& options) {
+  return spaced("linspace", start, end, steps, {}, options);
+}
+Tensor logspace(Scalar start, Scalar end, std::int64_t steps, double base, const ValueOptions& options) {
+  return spaced("logspace", start, end, steps, base, options);
+}
 
 Tensor eye(std::int64_t n, std::optional<std::int64_t> m, const TensorOptions& options) {
   Tensor out = zeros({n, m.value_or(n)}, options);

@@ -36,6 +36,20 @@ struct Interval {
 struct Bell {
   double mean, deviation;
 };
+struct Decay {
+  double lambda;
+};
+
+Generator& generator_of(const RandomOptions& options, Generator& other) {
+  return options.generator != nullptr ? *options.generator : other;
+}
+/// A new tensor for random numbers.
+Tensor new_tensor(const Shape& shape, const RandomOptions& options, DType natural) {
+  return empty(shape, {.dtype = options.dtype.value_or(natural),
+                       .device = options.device,
+                       .requires_grad = options.requires_grad,
+                       .memory_format = options.memory_format});
+}
 
 /// The neighbour of x among the values of its type.
 template <class T>
@@ -73,6 +87,10 @@ template <class T>
 kernels::NormalBlocks<T> blocks_of(const Bell& bell, DType /*dtype*/, kernels::RandomWords words) {
   return {words, static_cast<T>(bell.mean), static_cast<T>(bell.deviation)};
 }
+template <class T>
+kernels::ExponentialBlocks<T> blocks_of(const Decay& decay, DType /*dtype*/, kernels::RandomWords words) {
+  return {{words, 0, 1, 0, 1}, static_cast<T>(decay.lambda)};
+}
 
 void check(std::string_view op, const Interval& interval) {
   if (interval.low <= interval.high && std::isfinite(static_cast<float>(interval.high - interval.low)))
@@ -84,6 +102,10 @@ void check(std::string_view op, const Bell& bell) {
   if (std::isfinite(bell.mean) && std::isfinite(bell.deviation) && bell.deviation >= 0) return;
   throw ValueError(op, "a finite mean and a finite deviation of at least 0",
                    number_text(bell.mean) + ", " + number_text(bell.deviation), "check the arguments");
+}
+void check(std::string_view op, const Decay& decay) {
+  if (std::isfinite(decay.lambda) && decay.lambda > 0) return;
+  throw ValueError(op, "a finite lambda above 0", number_text(decay.lambda), "it is 1 / mean");
 }
 
 /// x, overwritten with samples. Validated before a counter is drawn, so that a refused call changes nothing.
@@ -144,20 +166,32 @@ const Tensor& uniform_(const Tensor& x, double low, double high, Generator& gene
 const Tensor& normal_(const Tensor& x, double mean, double std, Generator& generator) {
   return overwrite_with_samples("normal_", x, Bell{mean, std}, generator);
 }
-
-Tensor uniform(double low, double high, const Shape& shape, const TensorOptions& options,
-               Generator& generator) {
-  return sampled("uniform", empty(shape, options), Interval{low, high}, generator);
+const Tensor& exponential_(const Tensor& x, double lambda, Generator& generator) {
+  return overwrite_with_samples("exponential_", x, Decay{lambda}, generator);
 }
-Tensor rand(const Shape& shape, const TensorOptions& options, Generator& generator) {
+
+TensorOptions::operator RandomOptions() const {
+  return {.dtype = dtype, .device = device, .requires_grad = requires_grad, .memory_format = memory_format};
+}
+ValueOptions::operator RandomOptions() const {
+  return {.dtype = dtype, .device = device, .requires_grad = requires_grad};
+}
+
+Tensor uniform(double low, double high, const Shape& shape, const RandomOptions& options,
+               Generator& generator) {
+  return sampled("uniform", new_tensor(shape, options, DType::f32), Interval{low, high},
+                 generator_of(options, generator));
+}
+Tensor rand(const Shape& shape, const RandomOptions& options, Generator& generator) {
   return uniform(0, 1, shape, options, generator);
 }
 
-Tensor normal(double mean, double std, const Shape& shape, const TensorOptions& options,
+Tensor normal(double mean, double std, const Shape& shape, const RandomOptions& options,
               Generator& generator) {
-  return sampled("normal", empty(shape, options), Bell{mean, std}, generator);
+  return sampled("normal", new_tensor(shape, options, DType::f32), Bell{mean, std},
+                 generator_of(options, generator));
 }
-Tensor randn(const Shape& shape, const TensorOptions& options, Generator& generator) {
+Tensor randn(const Shape& shape, const RandomOptions& options, Generator& generator) {
   return normal(0, 1, shape, options, generator);
 }
 
@@ -170,7 +204,7 @@ Tensor randn_like(const Tensor& x, Generator& generator) {
   return randn(x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator);
 }
 
-Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const ValueOptions& options,
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const RandomOptions& options,
                Generator& generator) {
   const DType dtype = options.dtype.value_or(DType::i64);
   require_compute_dtype("randint", dtype);
@@ -180,9 +214,9 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Va
     throw ValueError("randint", "integers that " + to_string(dtype) + " holds exactly", got,
                      "use a wider dtype");
   }
-  Tensor out =
-      empty(shape, {.dtype = dtype, .device = options.device, .requires_grad = options.requires_grad});
-  const kernels::RandomWords words = draw("randint", generator, out.numel(), 2, out.device());
+  Tensor out = new_tensor(shape, options, dtype);
+  const kernels::RandomWords words =
+      draw("randint", generator_of(options, generator), out.numel(), 2, out.device());
   const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   if (out.numel() > 0)
     kernels::generate<std::int64_t>(out.device(), kernels::IntegerBlocks{words, low, range}, view_of(out));
@@ -200,7 +234,7 @@ Tensor random_mask(double probability, const Shape& shape, Device device, Genera
   return out;
 }
 
-Tensor randperm(std::int64_t n, const ValueOptions& options, Generator& generator) {
+Tensor randperm(std::int64_t n, const RandomOptions& options, Generator& generator) {
   if (n < 0) throw ValueError("randperm", "a count of at least 0", std::to_string(n), "check the count");
   require_compute_dtype("randperm", options.dtype.value_or(DType::i64));
   if (options.dtype && n > 0 && !holds(*options.dtype, 0, n - 1)) {
@@ -212,7 +246,7 @@ Tensor randperm(std::int64_t n, const ValueOptions& options, Generator& generato
   const Tensor numbers = empty({n}, {.dtype = DType::i64});
   const std::span<std::int64_t> order = numbers.mutable_data<std::int64_t>();
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int64_t>(i);
-  const kernels::RandomWords words = draw("randperm", generator, n, 2, Device::cpu());
+  const kernels::RandomWords words = draw("randperm", generator_of(options, generator), n, 2, Device::cpu());
   // Element i changes places with an element up to and including itself, from the last on.
   for (std::int64_t i = n - 1; i > 0; --i) {
     const PhiloxBlock four = words(i / 2);
@@ -221,7 +255,9 @@ Tensor randperm(std::int64_t n, const ValueOptions& options, Generator& generato
     const std::int64_t other = kernels::IntegerBlocks{words, 0, range}.value(four[first], four[first + 1]);
     std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(other)]);
   }
-  return detail::from_host(order.data(), DType::i64, n, {n}, DType::i64, options);
+  return detail::from_host(
+      order.data(), DType::i64, n, {n}, DType::i64,
+      {.dtype = options.dtype, .device = options.device, .requires_grad = options.requires_grad});
 }
 
 }  // namespace mezzo

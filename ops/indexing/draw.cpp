@@ -55,4 +55,16 @@ Tensor multinomial(const Tensor& weights, std::int64_t num_samples, bool replace
   return weights.dim() == 1 ? squeeze(drawn, 0) : drawn;
 }
 
+Tensor gumbel_softmax(const Tensor& logits, double tau, bool hard, std::int64_t dim, Generator& generator) {
+  require_floating("gumbel_softmax", logits);
+  if (!(tau > 0)) throw ValueError("gumbel_softmax", "tau above 0", number_text(tau), "1 is usual");
+  Tensor noise = empty_like(logits, compute_dtype(logits.dtype()));
+  noise = neg(log(exponential_(noise, 1, generator)));
+  const Tensor soft = softmax(div(add(logits, noise), tau), dim);
+  if (!hard) return to(soft, logits.dtype());
+  const Tensor place = argmax(soft, logits.dim() == 0 ? 0 : dim, true);
+  const Tensor one = scatter(zeros_like(soft), dim, place, 1);
+  return to(add(sub(one, soft.detach()), soft), logits.dtype());
+}
+
 }  // namespace mezzo

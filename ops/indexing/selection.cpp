@@ -161,6 +161,8 @@ Tensor nonzero(const Tensor& x) {
   return stack(positions, 1);
 }
 
+Tensor argwhere(const Tensor& x) { return nonzero(x); }
+
 Tensor bincount(const Tensor& x, const Tensor& weights, std::int64_t minlength) {
   require_defined("bincount", x);
   if (is_floating(x.dtype()) || x.dtype() == DType::boolean)

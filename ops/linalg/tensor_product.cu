@@ -239,6 +239,25 @@ Tensor bilinear(const Tensor& a, const Tensor& b, const Tensor& w, const Tensor&
   return bind(bilinear_op, {a, b, w, bias});
 }
 
+Tensor kron(const Tensor& a, const Tensor& b) {
+  require_defined("kron", a);
+  require_defined("kron", b);
+  const auto rank = static_cast<std::size_t>(std::max(a.dim(), b.dim()));
+  if (rank > 4)
+    throw ShapeError("kron", "at most 4 dims", std::to_string(rank), "flatten dims that go together");
+  Shape of_a, of_b, result;
+  for (std::size_t d = 0; d < rank; ++d) {
+    const auto size = [&](const Tensor& x) {
+      const std::size_t missing = rank - x.shape().size();
+      return d < missing ? 1 : x.shape()[d - missing];
+    };
+    for (const std::int64_t n : {size(a), std::int64_t{1}}) of_a.push_back(n);
+    for (const std::int64_t n : {std::int64_t{1}, size(b)}) of_b.push_back(n);
+    result.push_back(layout::checked_numel("kron", {size(a), size(b)}));
+  }
+  return reshape(mul(reshape(a, of_a), reshape(b, of_b)), result);
+}
+
 Tensor cross(const Tensor& a, const Tensor& b, std::optional<std::int64_t> dim) {
   return bind(cross_op, {a, b}, CrossAttrs{dim});
 }

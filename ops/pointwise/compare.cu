@@ -109,6 +109,50 @@ constexpr Op<NoAttrs> logical_or_op = elementwise_op("logical_or", Category::pas
 constexpr Op<NoAttrs> logical_not_op = elementwise_op("logical_not", Category::passthrough, one_mask_sample,
                                                       logical_not_forward, kBoolResult, kSaveNothing);
 
+// --- bits
+
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t bits_of(std::int64_t x) { return x; }
+/// Never called: reals are refused before.
+[[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t bits_of(double /*x*/) { return 0; }
+
+MEZZO_FUNCTOR(BitAndFn, T, (T a, T b), static_cast<T>(bits_of(a) & bits_of(b)));
+MEZZO_FUNCTOR(BitOrFn, T, (T a, T b), static_cast<T>(bits_of(a) | bits_of(b)));
+MEZZO_FUNCTOR(BitXorFn, T, (T a, T b), static_cast<T>(bits_of(a) ^ bits_of(b)));
+MEZZO_FUNCTOR(BitNotFn, T, (T x), static_cast<T>(~bits_of(x)));
+
+void refuse_reals(std::string_view op, DType dtype) {
+  if (is_floating(dtype))
+    throw DTypeError(op, "bools or integers", to_string(dtype), "convert with to(DType::i64)");
+}
+template <class F>
+Tensor combine_bits(std::string_view op, const Args& args) {
+  const DType common = result_type({&args.in(0), &args.in(1)});
+  refuse_reals(op, common);
+  return map<2>(op, F{}, {&args.in(0), &args.in(1)}, compute_dtype(common), common);
+}
+Outputs bitwise_and_forward(const Args& args) { return combine_bits<BitAndFn>("bitwise_and", args); }
+Outputs bitwise_or_forward(const Args& args) { return combine_bits<BitOrFn>("bitwise_or", args); }
+Outputs bitwise_xor_forward(const Args& args) { return combine_bits<BitXorFn>("bitwise_xor", args); }
+Outputs bitwise_not_forward(const Args& args) {
+  refuse_reals("bitwise_not", args.in(0).dtype());
+  if (args.in(0).dtype() == DType::boolean) return logical_not(args.in(0));
+  return unary<BitNotFn>(args);
+}
+constexpr NotDifferentiable kBits{"the result is no real number"};
+/// Masks alone: of indices the sweep asks that they are refused out of range.
+std::vector<Sample<NoAttrs>> bit_samples() {
+  return {{{op_samples::mask({3, 5}), op_samples::mask({5})}},
+          {{op_samples::mask({4, 1, 3}), op_samples::mask({2, 1})}}};
+}
+std::vector<Sample<NoAttrs>> one_bit_sample() { return {{{op_samples::mask({3, 5})}}}; }
+constexpr Op<NoAttrs> bit_op(std::string_view name, Op<NoAttrs>::SampleList samples, Forward forward) {
+  return elementwise_op(name, Category::passthrough, samples, forward, kBits, kSaveNothing);
+}
+constexpr Op<NoAttrs> bitwise_and_op = bit_op("bitwise_and", bit_samples, bitwise_and_forward);
+constexpr Op<NoAttrs> bitwise_or_op = bit_op("bitwise_or", bit_samples, bitwise_or_forward);
+constexpr Op<NoAttrs> bitwise_xor_op = bit_op("bitwise_xor", bit_samples, bitwise_xor_forward);
+constexpr Op<NoAttrs> bitwise_not_op = bit_op("bitwise_not", one_bit_sample, bitwise_not_forward);
+
 // --- where
 
 Outputs where_forward(const Args& args) {
@@ -132,14 +176,16 @@ constexpr Op<NoAttrs> where_op =
     elementwise_op("where", Category::passthrough, where_samples, where_forward, where_vjp, save_inputs(0));
 
 /// A 0-dim tensor of the dtype that the number and `other` have in common.
-Tensor beside(const Tensor& other, const Scalar& s) {
+Tensor beside(std::string_view op, const Tensor& other, const Scalar& s) {
+  require_defined(op, other);
   return full({}, s, {.dtype = result_with(other, s), .device = other.device()});
 }
 
-const Registered compare_registered{eq_op,          ne_op,         lt_op,          le_op,
-                                    gt_op,          ge_op,         eq_scalar_op,   ne_scalar_op,
-                                    lt_scalar_op,   le_scalar_op,  gt_scalar_op,   ge_scalar_op,
-                                    logical_and_op, logical_or_op, logical_not_op, where_op};
+const Registered compare_registered{eq_op,          ne_op,          lt_op,          le_op,
+                                    gt_op,          ge_op,          eq_scalar_op,   ne_scalar_op,
+                                    lt_scalar_op,   le_scalar_op,   gt_scalar_op,   ge_scalar_op,
+                                    logical_and_op, logical_or_op,  logical_not_op, bitwise_and_op,
+                                    bitwise_or_op,  bitwise_xor_op, bitwise_not_op, where_op};
 
 }  // namespace
 
@@ -158,11 +204,22 @@ Tensor ge(const Tensor& x, Scalar s) { return bind(ge_scalar_op, {x}, {s}); }
 Tensor logical_and(const Tensor& a, const Tensor& b) { return bind(logical_and_op, {a, b}); }
 Tensor logical_or(const Tensor& a, const Tensor& b) { return bind(logical_or_op, {a, b}); }
 Tensor logical_not(const Tensor& x) { return bind(logical_not_op, {x}); }
+Tensor bitwise_and(const Tensor& a, const Tensor& b) { return bind(bitwise_and_op, {a, b}); }
+Tensor bitwise_and(const Tensor& x, Scalar s) { return bitwise_and(x, beside("bitwise_and", x, s)); }
+Tensor bitwise_or(const Tensor& a, const Tensor& b) { return bind(bitwise_or_op, {a, b}); }
+Tensor bitwise_or(const Tensor& x, Scalar s) { return bitwise_or(x, beside("bitwise_or", x, s)); }
+Tensor bitwise_xor(const Tensor& a, const Tensor& b) { return bind(bitwise_xor_op, {a, b}); }
+Tensor bitwise_xor(const Tensor& x, Scalar s) { return bitwise_xor(x, beside("bitwise_xor", x, s)); }
+Tensor bitwise_not(const Tensor& x) { return bind(bitwise_not_op, {x}); }
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   return bind(where_op, {condition, a, b});
 }
-Tensor where(const Tensor& condition, const Tensor& a, Scalar b) { return where(condition, a, beside(a, b)); }
-Tensor where(const Tensor& condition, Scalar a, const Tensor& b) { return where(condition, beside(b, a), b); }
+Tensor where(const Tensor& condition, const Tensor& a, Scalar b) {
+  return where(condition, a, beside("where", a, b));
+}
+Tensor where(const Tensor& condition, Scalar a, const Tensor& b) {
+  return where(condition, beside("where", b, a), b);
+}
 Tensor where(const Tensor& condition, Scalar a, Scalar b) {
   require_defined("where", condition);
   const DTypeKind kind = std::max(a.kind(), b.kind());

@@ -1,4 +1,5 @@
-// cumsum, cumprod, logcumsumexp, prod, and the linear recurrence that their gradients are made of.
+// cumsum, cumprod, logcumsumexp, cummax, cummin, prod, and the linear recurrence that their gradients are
+// made of.
 #include "mezzo/ops/cumulative.h"
 
 #include "mezzo/kernels/scan/scan.h"
@@ -175,6 +176,42 @@ constexpr Op<AlongAttrs> logcumsumexp_op =
     plain_op<AlongAttrs>("logcumsumexp", Category::passthrough, logcumsumexp_samples, logcumsumexp_forward,
                          logcumsumexp_vjp, {1U, 1U});
 
+// --- cummax, cummin
+
+template <bool kLeast>
+Outputs extrema_forward(const ForwardArgs<AlongAttrs>& args) {
+  const Tensor& x = args.in(0);
+  const auto dim = static_cast<std::size_t>(
+      layout::wrap_dim(kLeast ? "cummin" : "cummax", args.attrs.dim, x.shape().size()));
+  const auto scanned = [&](const Tensor& from, bool least) {
+    Tensor out = empty_like(from);
+    kernels::extremum_scan(x.device(), view_of(out), view_of(from), dim, least, compute_dtype(from.dtype()));
+    return out;
+  };
+  const Tensor values = scanned(x, kLeast);
+  Shape along(x.shape().size(), 1);
+  if (!along.empty()) along[dim] = x.shape()[dim];
+  const Tensor positions = reshape(arange(layout::numel(along), {.device = x.device()}), along);
+  const Tensor is_record = logical_or(eq(x, values), ne(x, x));
+  return Tensors{values, scanned(where(is_record, positions, 0), false)};
+}
+template <bool kLeast>
+Gradients extrema_vjp(const VjpArgs<AlongAttrs>& args) {
+  const Tensor grad = args.grad(0);
+  return {scatter_add(zeros(args.in_shape(0), options_of(grad)), args.attrs.dim, args.out(1), grad)};
+}
+std::vector<Sample<AlongAttrs>> extrema_samples() {
+  return {{{op_samples::distinct({3, 5})}, {1}},
+          {{op_samples::distinct({6, 2})}, {0}},
+          {{op_samples::distinct({2, 19, 2})}, {-2}},
+          {{op_samples::distinct({})}, {0}}};
+}
+template <bool kLeast>
+constexpr Op<AlongAttrs> extrema_op = plain_op<AlongAttrs>(kLeast ? "cummin" : "cummax",
+                                                           Category::passthrough, extrema_samples,
+                                                           extrema_forward<kLeast>, extrema_vjp<kLeast>,
+                                                           save_outputs(1));
+
 // --- prod
 
 struct ProdAttrs {
@@ -218,7 +255,8 @@ std::vector<Sample<ProdAttrs>> prod_samples() {
 constexpr Op<ProdAttrs> prod_op =
     plain_op<ProdAttrs>("prod", Category::fp32, prod_samples, prod_forward, prod_vjp, save_inputs(0));
 
-const Registered cumulative_registered{recurrence_op, cumsum_op, cumprod_op, logcumsumexp_op, prod_op};
+const Registered cumulative_registered{recurrence_op,     cumsum_op,        cumprod_op, logcumsumexp_op,
+                                       extrema_op<false>, extrema_op<true>, prod_op};
 
 }  // namespace
 
@@ -236,6 +274,15 @@ Tensor cumprod(const Tensor& x, std::int64_t dim, std::optional<DType> dtype) {
 }
 
 Tensor logcumsumexp(const Tensor& x, std::int64_t dim) { return bind(logcumsumexp_op, {x}, AlongAttrs{dim}); }
+
+ValuesIndices cummax(const Tensor& x, std::int64_t dim) {
+  Outputs outputs = bind(extrema_op<false>, {x}, AlongAttrs{dim});
+  return {std::move(outputs[0]), std::move(outputs[1])};
+}
+ValuesIndices cummin(const Tensor& x, std::int64_t dim) {
+  Outputs outputs = bind(extrema_op<true>, {x}, AlongAttrs{dim});
+  return {std::move(outputs[0]), std::move(outputs[1])};
+}
 
 Tensor prod(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim, std::optional<DType> dtype) {
   return bind(prod_op, {x}, ProdAttrs{dim, keepdim, dtype});

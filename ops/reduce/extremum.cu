@@ -156,6 +156,10 @@ ValuesIndices max(const Tensor& x, std::int64_t dim, bool keepdim) {
 ValuesIndices min(const Tensor& x, std::int64_t dim, bool keepdim) {
   return pair(bind(extremum_dim_op<true>, {x}, OneDimAttrs{dim, keepdim}));
 }
+MinMax aminmax(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim) {
+  const ReducedDims dims = dim ? ReducedDims(*dim) : ReducedDims();
+  return {amin(x, dims, keepdim), amax(x, dims, keepdim)};
+}
 Tensor argmax(const Tensor& x, std::optional<std::int64_t> dim, bool keepdim) {
   return bind(arg_extremum_op<false>, {x}, ArgAttrs{dim, keepdim});
 }

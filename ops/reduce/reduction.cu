@@ -49,13 +49,14 @@ constexpr Op<SumAttrs> sum_op =
 
 // --- mean
 
+[[noreturn]] void refuse_integers(std::string_view op, DType result) {
+  throw DTypeError(op, "a floating tensor, or a floating dtype for the result", to_string(result),
+                   "pass dtype = DType::f32");
+}
 Outputs mean_forward(const ForwardArgs<SumAttrs>& args) {
   const Tensor& x = args.in(0);
   const DType result = args.attrs.dtype.value_or(x.dtype());
-  if (!is_floating(result)) {
-    throw DTypeError("mean", "a floating tensor, or a floating dtype for the result", to_string(result),
-                     "pass dtype = DType::f32");
-  }
+  if (!is_floating(result)) refuse_integers("mean", result);
   const Reduced reduced("mean", x.shape(), args.attrs.dim);
   Tensor out = reduced.make(x, args.attrs.keepdim, result);
   kernels::reduce_real(x.device(), kernels::Sum<>{{}, kernels::kDivideByCount}, reduced.view(out), view_of(x),
@@ -172,6 +173,17 @@ Tensor mean(const Tensor& x, const ReducedDims& dim, bool keepdim, std::optional
   return bind(mean_op, {x}, SumAttrs{dim, keepdim, dtype});
 }
 
+Tensor nansum(const Tensor& x, const ReducedDims& dim, bool keepdim, std::optional<DType> dtype) {
+  require_defined("nansum", x);
+  return sum(is_floating(x.dtype()) ? where(eq(x, x), x, 0) : x, dim, keepdim, dtype);
+}
+Tensor nanmean(const Tensor& x, const ReducedDims& dim, bool keepdim, std::optional<DType> dtype) {
+  require_defined("nanmean", x);
+  const DType result = dtype.value_or(x.dtype());
+  if (!is_floating(result)) refuse_integers("nanmean", result);
+  const Tensor total = nansum(x, dim, keepdim, compute_dtype(result));
+  return to(div(total, sum(eq(x, x), dim, keepdim)), result);
+}
 Tensor sum_to(const Tensor& x, const Shape& shape, std::optional<DType> dtype) {
   require_defined("sum_to", x);
   if (x.shape() == shape) return dtype ? to(x, *dtype) : x;

@@ -218,6 +218,12 @@ Tensor std(const Tensor& x, const ReducedDims& dim, bool unbiased, bool keepdim)
 Tensor std(const Tensor& x, const ReducedDims& dim, Correction correction, bool keepdim) {
   return bind(std_op, {x}, VarAttrs{dim, true, keepdim, correction.value});
 }
+VarMean var_mean(const Tensor& x, const ReducedDims& dim, Correction correction, bool keepdim) {
+  return {var(x, dim, correction, keepdim), mean(x, dim, keepdim)};
+}
+StdMean std_mean(const Tensor& x, const ReducedDims& dim, Correction correction, bool keepdim) {
+  return {std(x, dim, correction, keepdim), mean(x, dim, keepdim)};
+}
 Tensor logsumexp(const Tensor& x, const ReducedDims& dim, bool keepdim) {
   return bind(logsumexp_op, {x}, DimAttrs{dim, keepdim});
 }

@@ -208,6 +208,42 @@ Tensor movedim(const Tensor& x, const Dims& source, const Dims& destination) {
   return permute(x, order);
 }
 
+Tensor diag(const Tensor& x, std::int64_t diagonal) {
+  require_defined("diag", x);
+  if (x.dim() == 2) return mezzo::diagonal(x, diagonal);
+  if (x.dim() != 1) throw ShapeError("diag", "a vector or a matrix", to_string(x.shape()), "use diagonal");
+  const std::int64_t size =
+      x.numel() + std::abs(std::clamp(diagonal, -layout::kMaxElements, layout::kMaxElements));
+  return diagonal_backward(x, {size, size}, diagonal, 0, 1);
+}
+
+Tensor tile(const Tensor& x, const Dims& reps) {
+  require_defined("tile", x);
+  Dims all(
+      static_cast<std::size_t>(std::max<std::int64_t>(x.dim() - static_cast<std::int64_t>(reps.size()), 0)),
+      1);
+  for (const std::int64_t n : reps) all.push_back(n);
+  return repeat(x, all);
+}
+
+namespace {
+/// The tensors with dims of size 1 put in front until they have `dims`.
+Tensors with_dims(std::string_view op, TensorList tensors, std::int64_t dims) {
+  Tensors result;
+  for (Tensor x : tensors) {
+    require_defined(op, x);
+    while (x.dim() < dims) x = unsqueeze(x, 0);
+    result.push_back(x);
+  }
+  return result;
+}
+}  // namespace
+Tensor hstack(TensorList tensors) {
+  const Tensors all = with_dims("hstack", tensors, 1);
+  return cat(all, all.empty() || all[0].dim() == 1 ? 0 : 1);
+}
+Tensor vstack(TensorList tensors) { return cat(with_dims("vstack", tensors, 2), 0); }
+
 Tensor pixel_shuffle(const Tensor& x, std::int64_t upscale_factor) {
   require_defined("pixel_shuffle", x);
   const Shape& shape = x.shape();

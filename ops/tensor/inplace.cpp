@@ -38,6 +38,24 @@ const Tensor& Tensor::div_(const Tensor& other) const {
 const Tensor& Tensor::div_(Scalar other) const {
   return write("div_", *this, [&](const Tensor& x) { return mezzo::div(x, other); });
 }
+const Tensor& Tensor::operator&=(const Tensor& other) const {
+  return write("bitwise_and_", *this, [&](const Tensor& x) { return x & other; });
+}
+const Tensor& Tensor::operator&=(Scalar other) const {
+  return write("bitwise_and_", *this, [&](const Tensor& x) { return x & other; });
+}
+const Tensor& Tensor::operator|=(const Tensor& other) const {
+  return write("bitwise_or_", *this, [&](const Tensor& x) { return x | other; });
+}
+const Tensor& Tensor::operator|=(Scalar other) const {
+  return write("bitwise_or_", *this, [&](const Tensor& x) { return x | other; });
+}
+const Tensor& Tensor::operator^=(const Tensor& other) const {
+  return write("bitwise_xor_", *this, [&](const Tensor& x) { return x ^ other; });
+}
+const Tensor& Tensor::operator^=(Scalar other) const {
+  return write("bitwise_xor_", *this, [&](const Tensor& x) { return x ^ other; });
+}
 const Tensor& Tensor::pow_(Scalar exponent) const {
   return write("pow_", *this, [&](const Tensor& x) { return mezzo::pow(x, exponent); });
 }
@@ -90,6 +108,7 @@ const Tensor& Tensor::index_add_(std::int64_t dim, const Tensor& index, const Te
                [&](const Tensor& x) { return mezzo::index_add(x, dim, index, src, alpha); });
 }
 const Tensor& Tensor::uniform_(double low, double high) const { return mezzo::uniform_(*this, low, high); }
+const Tensor& Tensor::exponential_(double lambda) const { return mezzo::exponential_(*this, lambda); }
 const Tensor& Tensor::normal_(double mean, double std) const { return mezzo::normal_(*this, mean, std); }
 
 }  // namespace mezzo

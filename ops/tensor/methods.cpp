@@ -34,10 +34,12 @@ Tensors Tensor::chunk(std::int64_t chunks, std::int64_t dim) const {
 }
 Tensors Tensor::unbind(std::int64_t dim) const { return mezzo::unbind(*this, dim); }
 Tensor Tensor::repeat(const Dims& reps) const { return mezzo::repeat(*this, reps); }
+Tensor Tensor::tile(const Dims& reps) const { return mezzo::tile(*this, reps); }
 Tensor Tensor::flip(const ReducedDims& dims) const { return mezzo::flip(*this, dims); }
 Tensor Tensor::roll(std::int64_t shift, std::int64_t dim) const { return mezzo::roll(*this, shift, {dim}); }
 Tensor Tensor::tril(std::int64_t diagonal) const { return mezzo::tril(*this, diagonal); }
 Tensor Tensor::triu(std::int64_t diagonal) const { return mezzo::triu(*this, diagonal); }
+Tensor Tensor::diag(std::int64_t diagonal) const { return mezzo::diag(*this, diagonal); }
 Tensor Tensor::add(const Tensor& other, Scalar alpha) const { return mezzo::add(*this, other, alpha); }
 Tensor Tensor::add(Scalar other) const { return mezzo::add(*this, other); }
 Tensor Tensor::sub(const Tensor& other, Scalar alpha) const { return mezzo::sub(*this, other, alpha); }
@@ -142,6 +144,8 @@ Tensor Tensor::argmin(std::optional<std::int64_t> dim, bool keepdim) const {
 }
 Tensor Tensor::cumsum(std::int64_t dim) const { return mezzo::cumsum(*this, dim); }
 Tensor Tensor::cumprod(std::int64_t dim) const { return mezzo::cumprod(*this, dim); }
+ValuesIndices Tensor::cummax(std::int64_t dim) const { return mezzo::cummax(*this, dim); }
+ValuesIndices Tensor::cummin(std::int64_t dim) const { return mezzo::cummin(*this, dim); }
 ValuesIndices Tensor::sort(std::int64_t dim, bool descending) const {
   return mezzo::sort(*this, dim, descending);
 }

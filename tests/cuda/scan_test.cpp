@@ -1,5 +1,5 @@
-// Linear recurrences of rows longer than a block, of rows in chunks, and of many rows side by side, on the
-// device as on the CPU.
+// Linear recurrences and running extrema of rows longer than a block, of rows in chunks, and of many rows
+// side by side, on the device as on the CPU.
 #include <cmath>
 
 #include "mezzo/kernels/scan/cuda_chunks.h"
@@ -86,6 +86,21 @@ TEST_F(CudaScan, AnInfinityIsSeenInLaterChunksOnly) {
     trace.add("sums", cumsum(x, 0));
     set_element(x, 8000, -kInf);
     trace.add("sums that end in NaN", cumsum(x, 0));
+  });
+}
+TEST_F(CudaScan, RunningExtremaOfTiesAndNan) {
+  expect_same([](Device device, Trace& trace) {
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i64, DType::u8}) {
+      Generator generator(8);
+      Tensor x = randint(0, 200, {2, 9001}, {.generator = &generator}).to(device, dtype);
+      if (is_floating(dtype)) x[{1, Slice(7000, 8000, 300)}] = kNan;
+      for (const std::int64_t dim : {0, 1}) {
+        for (const auto& [values, indices] : {cummax(x, dim), cummin(x, dim)}) {
+          trace.add("extrema", values, 0);
+          trace.add("their places", indices);
+        }
+      }
+    }
   });
 }
 TEST_F(CudaScan, RowsOfSeveralBlocks) { expect_same_scans({3, 1000}, 1); }

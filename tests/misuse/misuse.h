@@ -198,6 +198,7 @@ MISUSE_OPTIONS(AttentionOptions, &AttentionOptions::attn_mask, &AttentionOptions
 MISUSE_OPTIONS(QuantizeF8Options, &QuantizeF8Options::dtype, &QuantizeF8Options::power_of_two,
                &QuantizeF8Options::per_row);
 MISUSE_OPTIONS(ValueOptions, &ValueOptions::dtype, &ValueOptions::device, &ValueOptions::requires_grad);
+MISUSE_OPTIONS(RandomOptions, &RandomOptions::dtype, &RandomOptions::device, &RandomOptions::requires_grad);
 MISUSE_OPTIONS(TensorOptions, &TensorOptions::dtype, &TensorOptions::device, &TensorOptions::requires_grad);
 MISUSE_OPTIONS(Correction, &Correction::value);
 MISUSE_OPTIONS(io::LoadOptions, &io::LoadOptions::mapped, &io::LoadOptions::names, &io::LoadOptions::prefix);

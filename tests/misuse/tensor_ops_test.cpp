@@ -34,7 +34,11 @@ TEST(Misuse, OfInPlaceMembers) {
          member<T, std::int64_t, T, T>("scatter_add_", &Tensor::scatter_add_),
          member<T, std::int64_t, T, T, Scalar>("index_add_", &Tensor::index_add_),
          member<T, double, double>("uniform_", &Tensor::uniform_),
-         member<T, double, double>("normal_", &Tensor::normal_)},
+         member<T, double, double>("normal_", &Tensor::normal_),
+         member<T, double>("exponential_", &Tensor::exponential_),
+         member<T, T>("operator&=", &Tensor::operator&=),
+         member<T, Scalar>("operator|=", &Tensor::operator|=),
+         member<T, T>("operator^=", &Tensor::operator^=)},
         40);
 }
 
@@ -68,6 +72,8 @@ TEST(Misuse, OfMembersThatArrange) {
          member<Tensor, std::int64_t, std::int64_t>("roll", &Tensor::roll),
          member<Tensor, std::int64_t>("tril", &Tensor::tril),
          member<Tensor, std::int64_t>("triu", &Tensor::triu),
+         member<Tensor, std::int64_t>("diag", &Tensor::diag),
+         member<Tensor, const Dims&>("tile", &Tensor::tile),
          member<Tensor, T, Scalar>("add", &Tensor::add),
          member<Tensor, Scalar>("add", &Tensor::add),
          member<Tensor, T, Scalar>("sub", &Tensor::sub),
@@ -154,6 +160,8 @@ TEST(Misuse, OfMembersThatReduce) {
          member<Tensor, std::optional<std::int64_t>, bool>("argmax", &Tensor::argmax),
          member<Tensor, std::optional<std::int64_t>, bool>("argmin", &Tensor::argmin),
          member<Tensor, std::int64_t>("cumsum", &Tensor::cumsum),
+         member<ValuesIndices, std::int64_t>("cummax", &Tensor::cummax),
+         member<ValuesIndices, std::int64_t>("cummin", &Tensor::cummin),
          member<Tensor, std::int64_t>("cumprod", &Tensor::cumprod),
          member<ValuesIndices, std::int64_t, bool>("sort", &Tensor::sort),
          member<Tensor, std::int64_t, bool>("argsort", &Tensor::argsort),

@@ -15,8 +15,10 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/core/random/philox.h"
 #include "mezzo/kernels/random/normal_f64.h"
+#include "mezzo/kernels/random/random.h"
 #include "mezzo/kernels/random/random_math.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/ops/pointwise.h"
 #include "mezzo/ops/reduction.h"
 #include "mezzo/ops/shape.h"
 #include "mezzo/tests/ops/pointwise_support.h"
@@ -225,6 +227,57 @@ TEST(Random, BitsDoNotDependOnTheNumberOfThreads) {
 }
 
 // --- in place
+
+TEST(Random, ExponentialsAreLogarithmsOfTheirWords) {
+  Generator generator(4);
+  const Tensor x = exponential_(zeros({10}), 2, generator);
+  for (int i = 0; i < 10; ++i) {
+    const std::uint32_t word = block_at(4, static_cast<std::uint64_t>(i / 4))[i % 4];
+    const double u = static_cast<double>(word >> 8) * 0x1p-24;
+    EXPECT_NEAR(x.data<float>()[i], -std::log1p(-u) / 2, 1e-6) << i;
+  }
+  const Tensor wide = exponential_(zeros({9}, DType::f64), 0.5, generator);
+  for (int i = 0; i < 9; ++i) {
+    const double u = static_cast<double>(wide_word(4, 3, i) >> 11) * 0x1p-53;
+    EXPECT_NEAR(wide.data<double>()[i], -std::log1p(-u) * 2, 1e-14) << i;
+  }
+  EXPECT_EQ(kernels::ExponentialBlocks<float>::time_left(0.0F), 0x1p-25F);
+  EXPECT_EQ(kernels::ExponentialBlocks<double>::time_left(0.0), 0x1p-54);
+  EXPECT_EQ(message_of<ValueError>([] { return exponential_(zeros({2}), 0); }),
+            "exponential_: expected a finite lambda above 0, got 0; it is 1 / mean");
+}
+
+TEST(Random, ExponentialsHaveTheirMeanAndDeviation) {
+  Generator generator(8);
+  const Tensor x = exponential_(zeros({1000000}), 4, generator);
+  EXPECT_NEAR(mean(x).item(), 0.25, 0.00125);  // five deviations of the mean
+  EXPECT_NEAR(std(x).item(), 0.25, 0.0025);
+  EXPECT_NEAR(mean(to(x > 1, DType::f32)).item(), std::exp(-4.0), 0.0007);
+  EXPECT_GT(min(x).item(), 0);
+  const Tensor y = zeros({3}, DType::bf16);
+  manual_seed(3);
+  y.exponential_(2);
+  manual_seed(3);
+  EXPECT_EQ(list(y), list(to(exponential_(zeros({3}), 2), DType::bf16)));
+}
+
+TEST(Random, TheGeneratorMayStandAmongTheOptions) {
+  Generator a(11), b(11);
+  EXPECT_EQ(list(rand({5}, {.generator = &a})), list(rand({5}, {}, b)));
+  EXPECT_EQ(list(randn({5}, {.dtype = DType::f64, .generator = &a})), list(randn({5}, DType::f64, b)));
+  EXPECT_EQ(list(uniform(2, 3, {5}, {.generator = &a})), list(uniform(2, 3, {5}, {}, b)));
+  EXPECT_EQ(list(normal(2, 3, {5}, {.generator = &a})), list(normal(2, 3, {5}, {}, b)));
+  EXPECT_EQ(list(randint(0, 100, {5}, {.generator = &a})), list(randint(0, 100, {5}, {}, b)));
+  EXPECT_EQ(list(randperm(9, {.dtype = DType::i32, .generator = &a})), list(randperm(9, {}, b)));
+  EXPECT_EQ(a.state(), b.state());
+  // Options of other tensors are taken as well.
+  const TensorOptions options{.dtype = DType::f16, .requires_grad = true};
+  EXPECT_EQ(randn({2}, options, a).dtype(), DType::f16);
+  EXPECT_TRUE(uniform(0, 1, {2}, options).requires_grad());
+  EXPECT_EQ(randint(0, 9, {2}, ValueOptions{.dtype = DType::u8}, a).dtype(), DType::u8);
+  EXPECT_TRUE(randn({1, 2, 3, 4}, {.memory_format = MemoryFormat::channels_last})
+                  .is_contiguous(MemoryFormat::channels_last));
+}
 
 TEST(RandomInPlace, GivesAnyLayoutTheValuesOfItsShape) {
   const Tensor x = transpose(zeros({5, 300}), 0, 1), gaps = slice(zeros({40, 3}), 0, 1, 40, 2);
