@@ -2,7 +2,9 @@
 #include "mezzo/data/transforms.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "mezzo/core/error.h"
@@ -27,6 +29,16 @@ void check_range(const char* op, const char* what, double low, double high) {
   if (low > 0 && low <= high && std::isfinite(high)) return;
   throw ValueError(op, std::string("a ") + what + " from a positive number to one that is no smaller",
                    number_text(low) + " to " + number_text(high), "");
+}
+
+/// What is chosen between -most and most, or up to it. Throws: ValueError for a negative one, or above
+/// `limit`.
+double checked_most(const char* op, const char* what, double most,
+                    double limit = std::numeric_limits<double>::max()) {
+  if (most >= 0 && most <= limit) return most;
+  throw ValueError(
+      op, std::string(what) + " of at least 0" + (limit < 1e300 ? " and at most " + number_text(limit) : ""),
+      number_text(most), "");
 }
 
 std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::nearbyint(x)); }
@@ -78,12 +90,41 @@ void check_batch(const char* op, const Example& batch, std::int64_t least_dims) 
 
 Tensor OneHot::operator()(const Tensor& labels) const { return one_hot(labels, num_classes_); }
 
-Tensor Resize::operator()(const Tensor& image) const {
-  return size_ ? resize(image, *size_, options_) : resize_shorter_edge(image, edge_, options_);
+Tensor GeometricTransform::operator()(const Tensor& image, Random& random) const {
+  return transform_image(image, choose(image_size("transform_image", image), random), resizing_, turning_);
 }
 
-Tensor RandomCrop::operator()(const Tensor& image, Random& random) const {
-  const ImageSize size = image_size("RandomCrop", image);
+MarkedImage GeometricTransform::operator()(const MarkedImage& marked, Random& random) const {
+  const ImageSize size = image_size("Joint", marked.image);
+  const Geometry geometry = choose(size, random);
+  MarkedImage result{transform_image(marked.image, geometry, resizing_, turning_)};
+  if (marked.mask.defined()) {
+    const ImageSize of_mask = image_size("Joint", marked.mask);
+    if (of_mask.height != size.height || of_mask.width != size.width) {
+      throw ShapeError(
+          "Joint",
+          "a mask of the image's " + std::to_string(size.height) + " x " + std::to_string(size.width),
+          to_string(marked.mask.shape()), "labels of whole images take Compose");
+    }
+    result.mask = transform_image(marked.mask, geometry, {.mode = InterpolateMode::nearest});
+  }
+  if (marked.boxes.defined()) result.boxes = transform_boxes(marked.boxes, size, geometry);
+  return result;
+}
+
+Tensor Resize::operator()(const Tensor& image) const {
+  Random none;
+  return (*this)(image, none);
+}
+Geometry Resize::choose(ImageSize size, Random& /*random*/) const {
+  return {.size = size_ ? *size_ : shorter_edge_size(size, edge_)};
+}
+
+Geometry CenterCrop::choose(ImageSize size, Random& /*random*/) const {
+  return {.crop = center_box(size, size_)};
+}
+
+Geometry RandomCrop::choose(ImageSize size, Random& random) const {
   const std::int64_t rows = size.height + 2 * options_.padding - size_.height;
   const std::int64_t columns = size.width + 2 * options_.padding - size_.width;
   if (rows < 0 || columns < 0) {
@@ -94,17 +135,17 @@ Tensor RandomCrop::operator()(const Tensor& image, Random& random) const {
                      "resize it, or pad it");
   }
   const std::int64_t top = random.integer(rows + 1) - options_.padding;
-  return crop(image, {top, random.integer(columns + 1) - options_.padding, size_.height, size_.width});
+  const std::int64_t left = random.integer(columns + 1) - options_.padding;
+  return {.crop = Box{top, left, size_.height, size_.width}};
 }
 
 RandomResizedCrop::RandomResizedCrop(ImageSize size, const RandomResizedCropOptions& options)
-    : size_(size), options_(options) {
+    : GeometricTransform(options.resize), size_(size), options_(options) {
   check_range("RandomResizedCrop", "scale", options.min_scale, options.max_scale);
   check_range("RandomResizedCrop", "ratio", options.min_ratio, options.max_ratio);
 }
 
-Tensor RandomResizedCrop::operator()(const Tensor& image, Random& random) const {
-  const ImageSize size = image_size("RandomResizedCrop", image);
+Geometry RandomResizedCrop::choose(ImageSize size, Random& random) const {
   const auto sides = [](auto wide, auto high) { return std::pair<std::int64_t, std::int64_t>(high, wide); };
   std::optional<Box> box = random_box(size, options_.min_scale, options_.max_scale, options_.min_ratio,
                                       options_.max_ratio, random, sides);
@@ -115,22 +156,80 @@ Tensor RandomResizedCrop::operator()(const Tensor& image, Random& random) const 
     const std::int64_t width = std::min(size.width, rounded(static_cast<double>(size.height) * ratio));
     box = Box{(size.height - height) / 2, (size.width - width) / 2, height, width};
   }
-  return resize(crop(image, *box), size_, options_.resize);
+  return {.crop = box, .size = size_};
 }
 
-template <Tensor (*kMirror)(const Tensor&)>
+template <bool Geometry::*kMirror>
 RandomFlip<kMirror>::RandomFlip(double p)
-    : p_(checked_probability(kMirror == hflip ? "RandomHorizontalFlip" : "RandomVerticalFlip", p)) {}
-template class RandomFlip<hflip>;
-template class RandomFlip<vflip>;
+    : p_(checked_probability(kMirror == &Geometry::hflip ? "RandomHorizontalFlip" : "RandomVerticalFlip",
+                             p)) {}
+template <bool Geometry::*kMirror>
+Geometry RandomFlip<kMirror>::choose(ImageSize /*size*/, Random& random) const {
+  Geometry geometry;
+  geometry.*kMirror = random.bernoulli(p_);
+  return geometry;
+}
+template class RandomFlip<&Geometry::hflip>;
+template class RandomFlip<&Geometry::vflip>;
 
 RandomRotation::RandomRotation(double degrees, const RotateOptions& options)
-    : degrees_(degrees), options_(options) {
-  if (!(degrees >= 0) || !std::isfinite(degrees))
-    throw ValueError("RandomRotation", "degrees of at least 0", number_text(degrees), "");
+    : GeometricTransform({}, options), degrees_(checked_most("RandomRotation", "degrees", degrees)) {}
+Geometry RandomRotation::choose(ImageSize /*size*/, Random& random) const {
+  return {.affine = Affine{.degrees = -random.uniform(-degrees_, degrees_)}};
 }
-Tensor RandomRotation::operator()(const Tensor& image, Random& random) const {
-  return rotate(image, random.uniform(-degrees_, degrees_), options_);
+
+RandomAffine::RandomAffine(double degrees, const RandomAffineOptions& options)
+    : GeometricTransform({}, options.rotate),
+      degrees_(checked_most("RandomAffine", "degrees", degrees)),
+      options_(options) {
+  check_range("RandomAffine", "scale", options.min_scale, options.max_scale);
+  for (const double part : {options.translate_x, options.translate_y})
+    static_cast<void>(checked_most("RandomAffine", "translate", part, 1));
+  for (const double shear : {options.shear_x, options.shear_y})
+    static_cast<void>(checked_most("RandomAffine", "shear", shear, 89));
+}
+Geometry RandomAffine::choose(ImageSize size, Random& random) const {
+  const auto within = [&](double most) { return random.uniform(-most, most); };
+  const auto pixels = [&](double part, std::int64_t length) {
+    return std::nearbyint(within(part * static_cast<double>(length)));
+  };
+  Affine by{.degrees = within(degrees_)};
+  by.right = pixels(options_.translate_x, size.width);
+  by.down = pixels(options_.translate_y, size.height);
+  by.scale = random.uniform(options_.min_scale, options_.max_scale);
+  by.shear_x = within(options_.shear_x);
+  by.shear_y = within(options_.shear_y);
+  return {.affine = by};
+}
+
+ColorJitter::ColorJitter(const ColorJitterOptions& options) : options_(options) {
+  for (const double most : {options.brightness, options.contrast, options.saturation})
+    static_cast<void>(checked_most("ColorJitter", "brightness, contrast and saturation", most));
+  static_cast<void>(checked_most("ColorJitter", "hue", options.hue, 0.5));
+}
+Tensor ColorJitter::operator()(const Tensor& image, Random& random) const {
+  std::array<int, 4> order{0, 1, 2, 3};
+  for (std::int64_t left = 4; left > 1; --left)
+    std::swap(order[static_cast<std::size_t>(left - 1)],
+              order[static_cast<std::size_t>(random.integer(left))]);
+  const std::array<double, 4> most{options_.brightness, options_.contrast, options_.saturation, options_.hue};
+  constexpr std::array kAdjust{adjust_brightness, adjust_contrast, adjust_saturation, adjust_hue};
+  Tensor x = image;
+  for (const int i : order) {
+    const auto which = static_cast<std::size_t>(i);
+    if (most[which] == 0) continue;
+    const double middle = i == 3 ? 0 : 1, least = i == 3 ? -0.5 : 0;
+    x = kAdjust[which](x, random.uniform(std::max(least, middle - most[which]), middle + most[which]));
+  }
+  return x;
+}
+
+GaussianBlur::GaussianBlur(ImageSize kernel, double min_sigma, double max_sigma)
+    : kernel_(kernel), min_sigma_(min_sigma), max_sigma_(max_sigma) {
+  check_range("GaussianBlur", "sigma", min_sigma, max_sigma);
+}
+Tensor GaussianBlur::operator()(const Tensor& image, Random& random) const {
+  return gaussian_blur(image, kernel_, random.uniform(min_sigma_, max_sigma_));
 }
 
 RandomErasing::RandomErasing(const RandomErasingOptions& options) : options_(options) {

@@ -36,6 +36,59 @@ class Compose {
   std::tuple<F...> transforms_;
 };
 
+/// An image and what is marked in it; what is undefined is not there.
+struct MarkedImage {
+  Tensor image;
+  Tensor mask = {};   ///< a class, or whatever belongs to a place, for each place: [.., H, W]
+  Tensor boxes = {};  ///< [N, 4]: left, top, right, bottom (transform_boxes)
+};
+
+/// A transform that moves places: what it does to an image it does to a mask, whose elements are not mixed
+/// (nearest; 0 comes in from outside), and to boxes.
+class GeometricTransform {
+ public:
+  virtual ~GeometricTransform() = default;
+  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const;
+  [[nodiscard]] MarkedImage operator()(const MarkedImage& marked, Random& random) const;
+  /// The choice for an image of this size.
+  [[nodiscard]] virtual Geometry choose(ImageSize size, Random& random) const = 0;
+
+ protected:
+  explicit GeometricTransform(const ResizeOptions& resizing = {}, const RotateOptions& turning = {})
+      : resizing_(resizing), turning_(turning) {}
+
+ private:
+  ResizeOptions resizing_;
+  RotateOptions turning_;
+};
+
+/// One after the other, for images with masks or boxes: GeometricTransforms change all of a sample alike,
+/// other transforms (ToDType, ColorJitter, ...) the image alone. Of an Example the target is the mask.
+///   data::transform(pairs, data::Joint(data::RandomCrop(224), data::RandomHorizontalFlip(),
+///   data::ColorJitter(...)))
+template <class... F>
+class Joint {
+ public:
+  explicit Joint(F... transforms) : transforms_(std::move(transforms)...) {}
+  [[nodiscard]] MarkedImage operator()(MarkedImage marked, Random& random) const {
+    const auto apply = [&](const auto& f) {
+      if constexpr (std::derived_from<std::remove_cvref_t<decltype(f)>, GeometricTransform>)
+        marked = f(marked, random);
+      else
+        marked.image = detail::transformed(f, std::move(marked.image), random);
+    };
+    std::apply([&](const F&... f) { (apply(f), ...); }, transforms_);
+    return marked;
+  }
+  [[nodiscard]] Example operator()(const Example& sample, Random& random) const {
+    MarkedImage marked = (*this)(MarkedImage{sample.data, sample.target}, random);
+    return {std::move(marked.image), std::move(marked.mask)};
+  }
+
+ private:
+  std::tuple<F...> transforms_;
+};
+
 // --- of a sample
 
 /// data::normalize.
@@ -71,22 +124,27 @@ class OneHot {
 };
 
 /// data::resize to a size, or with one number to that length of the shorter edge.
-class Resize {
+class Resize : public GeometricTransform {
  public:
-  explicit Resize(std::int64_t edge, const ResizeOptions& options = {}) : edge_(edge), options_(options) {}
-  explicit Resize(ImageSize size, const ResizeOptions& options = {}) : size_(size), options_(options) {}
+  explicit Resize(std::int64_t edge, const ResizeOptions& options = {})
+      : GeometricTransform(options), edge_(edge) {}
+  explicit Resize(ImageSize size, const ResizeOptions& options = {})
+      : GeometricTransform(options), size_(size) {}
+  using GeometricTransform::operator();
   [[nodiscard]] Tensor operator()(const Tensor& image) const;
+  [[nodiscard]] Geometry choose(ImageSize size, Random& random) const override;
 
  private:
   std::int64_t edge_ = 0;
   std::optional<ImageSize> size_;
-  ResizeOptions options_;
 };
 
-class CenterCrop {
+class CenterCrop : public GeometricTransform {
  public:
   explicit CenterCrop(ImageSize size) : size_(size) {}
+  using GeometricTransform::operator();
   [[nodiscard]] Tensor operator()(const Tensor& image) const { return center_crop(image, size_); }
+  [[nodiscard]] Geometry choose(ImageSize size, Random& random) const override;
 
  private:
   ImageSize size_;
@@ -96,11 +154,11 @@ struct RandomCropOptions {
   std::int64_t padding = 0;  ///< zeros around the image before
 };
 /// A box of this size at a random place. Throws: ValueError for an image that is smaller.
-class RandomCrop {
+class RandomCrop : public GeometricTransform {
  public:
   explicit RandomCrop(ImageSize size, const RandomCropOptions& options = {})
       : size_(size), options_(options) {}
-  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const;
+  [[nodiscard]] Geometry choose(ImageSize size, Random& random) const override;
 
  private:
   ImageSize size_;
@@ -113,10 +171,10 @@ struct RandomResizedCropOptions {
   ResizeOptions resize = {};
 };
 /// A random box, resized to this size. Throws: ValueError for ranges that make no sense.
-class RandomResizedCrop {
+class RandomResizedCrop : public GeometricTransform {
  public:
   explicit RandomResizedCrop(ImageSize size, const RandomResizedCropOptions& options = {});
-  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const;
+  [[nodiscard]] Geometry choose(ImageSize size, Random& random) const override;
 
  private:
   ImageSize size_;
@@ -124,29 +182,71 @@ class RandomResizedCrop {
 };
 
 /// Mirrored with probability p. Throws: ValueError for one outside of [0, 1].
-template <Tensor (*kMirror)(const Tensor&)>
-class RandomFlip {
+template <bool Geometry::*kMirror>
+class RandomFlip final : public GeometricTransform {
  public:
   explicit RandomFlip(double p = 0.5);
-  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const {
-    return random.bernoulli(p_) ? kMirror(image) : image;
-  }
+  [[nodiscard]] Geometry choose(ImageSize size, Random& random) const override;
 
  private:
   double p_;
 };
-using RandomHorizontalFlip = RandomFlip<hflip>;
-using RandomVerticalFlip = RandomFlip<vflip>;
+using RandomHorizontalFlip = RandomFlip<&Geometry::hflip>;
+using RandomVerticalFlip = RandomFlip<&Geometry::vflip>;
 
 /// Turned by an angle from -degrees to degrees. Throws: ValueError for a negative or infinite one.
-class RandomRotation {
+class RandomRotation : public GeometricTransform {
  public:
   explicit RandomRotation(double degrees, const RotateOptions& options = {});
-  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const;
+  [[nodiscard]] Geometry choose(ImageSize size, Random& random) const override;
 
  private:
   double degrees_;
-  RotateOptions options_;
+};
+
+struct RandomAffineOptions {
+  double translate_x = 0, translate_y = 0;  ///< at most, as part of the width and the height
+  double min_scale = 1, max_scale = 1;
+  double shear_x = 0, shear_y = 0;  ///< degrees at most
+  RotateOptions rotate = {};
+};
+/// data::affine by a random angle from -degrees to degrees, and what the options say. Throws: ValueError for
+/// numbers that make no sense.
+class RandomAffine : public GeometricTransform {
+ public:
+  explicit RandomAffine(double degrees, const RandomAffineOptions& options = {});
+  [[nodiscard]] Geometry choose(ImageSize size, Random& random) const override;
+
+ private:
+  double degrees_;
+  RandomAffineOptions options_;
+};
+
+struct ColorJitterOptions {
+  double brightness = 0, contrast = 0, saturation = 0;  ///< factors from max(0, 1 - this) to 1 + this
+  double hue = 0;                                       ///< from -hue to hue, at most 0.5
+};
+/// adjust_brightness, adjust_contrast, adjust_saturation and adjust_hue by random factors, in a random order;
+/// those of 0 are left out. Throws: ValueError for numbers that make no sense.
+class ColorJitter {
+ public:
+  explicit ColorJitter(const ColorJitterOptions& options);
+  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const;
+
+ private:
+  ColorJitterOptions options_;
+};
+
+/// data::gaussian_blur with a random sigma. Throws: ValueError for sigmas that are not positive; its call
+/// what gaussian_blur throws.
+class GaussianBlur {
+ public:
+  explicit GaussianBlur(ImageSize kernel, double min_sigma = 0.1, double max_sigma = 2);
+  [[nodiscard]] Tensor operator()(const Tensor& image, Random& random) const;
+
+ private:
+  ImageSize kernel_;
+  double min_sigma_, max_sigma_;
 };
 
 struct RandomErasingOptions {

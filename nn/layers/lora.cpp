@@ -223,6 +223,7 @@ PointerSet named_by(const std::vector<std::string>& targets, const Module& model
     throw ValueError("apply_lora", "targets", "none", "name layers by their paths: {\"attn.*\", \"fc1\"}");
   PointerSet named;
   for (const std::string& target : targets) {
+    static_cast<void>(detail::path_pattern("apply_lora", target));  // an error shows what was given
     const std::regex pattern = detail::path_pattern("apply_lora", "(?:.*\\.)?(?:" + target + ")");
     bool names_some = false;
     detail::walk(model, [&](const std::string& path, const Module& module) {

@@ -113,6 +113,125 @@ TEST(Transforms, RotateAsTorchvisionDoes) {
   }
 }
 
+const std::map<std::string, Affine> kTurns{
+    {"turn", {.degrees = 25}},
+    {"all", {.degrees = -40, .right = 2, .down = -1, .scale = 1.3, .shear_x = 10, .shear_y = -7}},
+    {"move", {.right = 3, .down = 1}}};
+
+TEST(Transforms, AffineAsTorchvisionDoes) {
+  for (const auto& [name, by] : kTurns) {
+    expect_golden("affine." + name + ".nearest", affine(goldens().at("bytes"), by));
+    // As of rotate.
+    expect_golden("affine." + name + ".bilinear",
+                  affine(goldens().at("image"), by, {.mode = GridSampleMode::bilinear}), 40 * 0x1p-23);
+  }
+}
+
+TEST(Transforms, BoxesGoWhereTheImageGoes) {
+  const Tensor& boxes = goldens().at("boxes");
+  const ImageSize size(7, 10);
+  for (const auto& [name, by] : kTurns)  // numbers up to 10, of a few roundings
+    expect_golden("boxes." + name, transform_boxes(boxes, size, {.affine = by}), 40 * 0x1p-23);
+  expect_golden("boxes.crop", transform_boxes(boxes, size, {.crop = Box{1, 2, 4, 5}}));
+  expect_golden("boxes.resize", transform_boxes(boxes, size, {.size = ImageSize(14, 11)}), 11 * 0x1p-23);
+  expect_golden("boxes.hflip", transform_boxes(boxes, size, {.hflip = true}));
+  expect_golden("boxes.vflip", transform_boxes(boxes, size, {.vflip = true}));
+  // One after the other as all at once.
+  const Geometry all{
+      .crop = Box{1, 2, 4, 5}, .size = ImageSize(8, 15), .hflip = true, .affine = kTurns.at("all")};
+  Tensor one = transform_boxes(boxes, size, {.crop = all.crop});
+  one = transform_boxes(one, {4, 5}, {.size = all.size});
+  one = transform_boxes(transform_boxes(one, {8, 15}, {.hflip = true}), {8, 15}, {.affine = all.affine});
+  EXPECT_TRUE(equal(transform_boxes(boxes, size, all), one));
+}
+
+TEST(Transforms, ColoursAndBlurAsTorchvisionDoes) {
+  for (const std::string name : {"image", "bytes", "images", "gray"}) {
+    const Tensor& x = goldens().at(name == "gray" ? "image" : name);
+    const Tensor image = name == "gray" ? narrow(x, 0, 0, 1) : x;
+    // Sums of 15 products of numbers below 1; of bytes a half may be rounded either way.
+    const Tensor blurred = gaussian_blur(image, {3, 5}, 1.25);
+    if (name == "bytes") {
+      EXPECT_LE((blurred.to(DType::f64) - goldens().at("blur.bytes").to(DType::f64)).abs().max().item(), 1);
+    } else {
+      expect_golden("blur." + name, blurred, 16 * 0x1p-23);
+    }
+    for (const char* factor : {"0.0", "0.5", "1.7"}) {
+      const double by = std::stod(factor);
+      const std::string end = std::string(".") + factor + "." + name;
+      expect_golden("brightness" + end, adjust_brightness(image, by), 4 * 0x1p-23);
+      expect_golden("contrast" + end, adjust_contrast(image, by), 8 * 0x1p-23);
+      expect_golden("saturation" + end, adjust_saturation(image, by), 8 * 0x1p-23);
+    }
+    for (const char* factor : {"-0.5", "0.1", "0.4"}) {
+      // Twelve sixths of the circle are added before the remainder is taken: 18 * 2^-23.
+      const Tensor moved = adjust_hue(image, std::stod(factor));
+      const Tensor& expected = goldens().at(std::string("hue.") + factor + "." + name);
+      const double difference = (moved.to(DType::f64) - expected.to(DType::f64)).abs().max().item();
+      EXPECT_LE(difference, name == "bytes" ? 1 : 24 * 0x1p-23) << factor << " " << name;
+    }
+  }
+}
+
+TEST(Transforms, JointChangesImageMaskAndBoxesAlike) {
+  // The mask has the image's own values, and the box is around the only bright rectangle.
+  const Joint joint(RandomResizedCrop(16, {.resize = {.mode = InterpolateMode::nearest}}),
+                    RandomHorizontalFlip(), RandomVerticalFlip(), CenterCrop(12),
+                    Resize(24, {.mode = InterpolateMode::nearest}), RandomCrop(20),
+                    ColorJitter({.brightness = 0.1}), ToDType(DType::f32));
+  int seen = 0;
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    Tensor image = zeros({1, 24, 30}, {.dtype = DType::u8});
+    narrow(narrow(image, 1, 8, 9), 2, 10, 12).fill_(200);
+    const Tensor mask = image.select(0, 0).gt(0).to(DType::i64);
+    Random random(7, 0, i);
+    const MarkedImage out = joint(MarkedImage{image, mask, tensor({10.0, 8.0, 22.0, 17.0}, {1, 4})}, random);
+    ASSERT_EQ(out.mask.dtype(), DType::i64);
+    EXPECT_TRUE(equal(out.image.select(0, 0).gt(0), out.mask.eq(1)));
+    const Tensor places = nonzero(out.mask);
+    if (places.numel() == 0) continue;
+    ++seen;
+    const Tensor first = amin(places, {0}), last = amax(places, {0});
+    const double edges[] = {first[1].item(), first[0].item(), last[1].item() + 1, last[0].item() + 1};
+    // Nearest neighbours move an edge by up to the pixels that one of the image has become, twice.
+    for (std::int64_t e = 0; e < 4; ++e) EXPECT_NEAR((out.boxes[{0, e}].item()), edges[e], 6) << i;
+  }
+  EXPECT_GT(seen, 80);
+  // Of an Example the target is the mask; turned, 0 comes in from outside.
+  Random random(8);
+  const auto [image, mask] =
+      Joint(RandomAffine(180, {.translate_x = 0.3, .min_scale = 0.5, .max_scale = 1.5}))(
+          Example{ones({3, 9, 9}), full({9, 9}, std::int64_t{5})}, random);
+  EXPECT_TRUE(equal(image.select(0, 0).gt(0), mask.eq(5)));
+  EXPECT_TRUE(equal(mask.eq(0), mask.ne(5)));
+}
+
+TEST(Transforms, JitterAndAffineKeepToTheirRanges) {
+  const Tensor image = full({3, 5, 5}, 0.5);
+  std::set<double> levels;
+  for (std::uint64_t i = 0; i < 200; ++i) {
+    Random random(9, 0, i);
+    const Tensor brighter = ColorJitter({.brightness = 0.4})(image, random);
+    levels.insert(brighter.max().item());
+    EXPECT_EQ(brighter.max().item(), brighter.min().item());
+    const auto by = RandomAffine(30, {.translate_y = 0.25, .min_scale = 0.8, .max_scale = 0.9, .shear_x = 5})
+                        .choose({100, 50}, random)
+                        .affine.value();
+    EXPECT_LE(std::abs(by.degrees), 30);
+    EXPECT_EQ(by.right, 0);
+    EXPECT_LE(std::abs(by.down), 25);
+    EXPECT_EQ(by.down, std::nearbyint(by.down));
+    EXPECT_TRUE(by.scale >= 0.8 && by.scale <= 0.9 && by.shear_y == 0 && std::abs(by.shear_x) <= 5);
+  }
+  EXPECT_GE(*levels.begin(), 0.5 * 0.6 - 1e-6);
+  EXPECT_LT(*levels.begin(), 0.5 * 0.65);
+  EXPECT_LE(*levels.rbegin(), 0.5 * 1.4 + 1e-6);
+  EXPECT_GT(*levels.rbegin(), 0.5 * 1.35);
+  Random random;
+  EXPECT_TRUE(equal(ColorJitter({})(image, random), image));
+  EXPECT_TRUE(allclose(GaussianBlur(3)(image, random), image));
+}
+
 TEST(Transforms, NormalizeAndConvert) {
   const Tensor &image = goldens().at("image"), &bytes = goldens().at("bytes");
   expect_golden("normalize.image", data::normalize(image, {0.5, 0.25, 0.125}, {0.5, 1, 2}), 0x1p-22);
@@ -238,6 +357,28 @@ TEST(Transforms, RefuseBadInput) {
             "normalize: expected one mean and std for each of 3 channels, or one, got 2");
   EXPECT_EQ(message_of<ShapeError>([] { static_cast<void>(hflip(ones({3}))); }),
             "hflip: expected an image [..., H, W], got [3]");
+  EXPECT_EQ(message_of<ValueError>([] { static_cast<void>(ColorJitter({.hue = 0.6})); }),
+            "ColorJitter: expected hue of at least 0 and at most 0.5, got 0.6");
+  EXPECT_EQ(
+      message_of<ShapeError>([] {
+        static_cast<void>(adjust_hue(ones({2, 4, 4}), 0.1));
+      }),
+      "adjust_hue: expected an image of 1 or 3 channels [..., C, H, W], got [2, 4, 4]; select the colours");
+  EXPECT_THROW(static_cast<void>(adjust_brightness(ones({3, 4, 4}), -1)), ValueError);
+  EXPECT_THROW(static_cast<void>(adjust_hue(ones({3, 4, 4}), 0.6)), ValueError);
+  EXPECT_THROW(static_cast<void>(gaussian_blur(ones({3, 4, 4}), 4, 1)), ValueError);
+  EXPECT_THROW(static_cast<void>(gaussian_blur(ones({3, 4, 4}), 9, 1)), ValueError);
+  EXPECT_THROW(static_cast<void>(gaussian_blur(ones({3, 4, 4}), 3, 0)), ValueError);
+  EXPECT_THROW(static_cast<void>(affine(ones({3, 4, 4}), {.scale = 0})), ValueError);
+  EXPECT_THROW(static_cast<void>(affine(ones({3, 4, 4}), {.degrees = NAN})), ValueError);
+  EXPECT_THROW(RandomAffine(-1), ValueError);
+  EXPECT_THROW(RandomAffine(1, {.translate_x = 2}), ValueError);
+  EXPECT_THROW(GaussianBlur(3, 0, 1), ValueError);
+  EXPECT_THROW(static_cast<void>(transform_boxes(ones({4}), 4, {})), ShapeError);
+  EXPECT_THROW(static_cast<void>(transform_boxes(ones({1, 4}).to(DType::i64), 4, {})), DTypeError);
+  EXPECT_THROW(
+      static_cast<void>(Joint(RandomHorizontalFlip())(Example{ones({1, 4, 4}), ones({3, 4})}, random)),
+      ShapeError);
   EXPECT_EQ(message_of<ValueError>([] {
               static_cast<void>(erase(ones({4, 4}), {2, 0, 3, 1}));
             }),
