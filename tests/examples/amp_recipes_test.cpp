@@ -41,10 +41,20 @@ std::filesystem::path folder() {
   return mezzo::test::this_program().parent_path().parent_path() / "examples/amp";
 }
 
-constexpr std::array kRecipes{"default_precision",    "autocast",         "grad_scaler",    "clip_gradients",
-                              "accumulate_gradients", "gradient_penalty", "two_optimizers", "find_nonfinite",
-                              "custom_function",      "float8",           "resume",         "half_parameters",
-                              "parameter_memory",     "lora"};
+constexpr std::array kRecipes{"default_precision",
+                              "autocast",
+                              "grad_scaler",
+                              "clip_gradients",
+                              "accumulate_gradients",
+                              "gradient_penalty",
+                              "two_optimizers",
+                              "find_nonfinite",
+                              "custom_function",
+                              "float8",
+                              "resume",
+                              "half_parameters",
+                              "parameter_memory",
+                              "lora"};
 
 class AmpRecipes : public ::testing::TestWithParam<std::string> {
  protected:
@@ -208,7 +218,8 @@ TEST_P(AmpRecipes, HalfParameters) {
 TEST_P(AmpRecipes, Lora) {
   run("lora");
   const auto adapters = numbers_of("adapters:", 3);
-  // Layers of 64 x 64, 64 x 192 and twice 64 x 256 have adapters of (64 + 64 + 64 + 192 + 2 (64 + 256)) 4 each.
+  // Layers of 64 x 64, 64 x 192 and twice 64 x 256 have adapters of (64 + 64 + 64 + 192 + 2 (64 + 256)) 4
+  // each.
   EXPECT_NEAR(adapters[0], 7.8, 0.2);
   EXPECT_LT(adapters[2], adapters[1] / 2);
 }
