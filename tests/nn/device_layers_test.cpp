@@ -108,9 +108,9 @@ TEST(Device, BilinearAndLayersMadeThere) {
 TEST(Device, Adapters) {
   manual_seed(8);
   Sequential net(Conv2d(2, 3, 3, {.stride = 2, .padding = 1}), Flatten(), Linear(12, 5));
-  apply_lora(net, {.rank = 2, .targets = {"0", "2"}});
+  apply_lora(net, {.rank = 2, .alpha = 2, .targets = {"0", "2"}});
   net.requires_grad_();
-  for (const auto& [name, tensor] : lora_state_dict(net)) init::normal_(tensor);
+  for (const auto& [name, tensor] : lora_state_dict(net)) init::normal_(tensor, 0, 0.2);
   expect_same_there(net, {2, 2, 4, 4});
   merge_lora(net);
   const auto moved = clone(net);
