@@ -54,10 +54,9 @@ void bring(const std::vector<Tensor>& tensors, const Module& root, const Replace
     if (!target.device) target.device = model.device;
     if (!target.dtype) target.dtype = model.dtype;
   }
-  if (!carried.dtype) target.dtype.reset();
   for (const Tensor& tensor : tensors) {
-    nn::detail::convert(tensor, target.device.value_or(tensor.device()),
-                        target.dtype.value_or(tensor.dtype()));
+    const DType dtype = carried.dtype && target.dtype ? *target.dtype : tensor.dtype();
+    nn::detail::convert(tensor, target.device ? *target.device : tensor.device(), dtype);
   }
 }
 
