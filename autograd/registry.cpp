@@ -1,5 +1,5 @@
 // The registry is a map from op name to entry behind a mutex. A call by an unknown name throws an error
-// that suggests similar names.
+// that suggests the nearest one.
 #include "mezzo/autograd/registry.h"
 
 #include <map>
@@ -8,6 +8,8 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/parallel/hold_over_fork.h"
+#include "mezzo/core/text/nearest_name.h"
+#include "mezzo/core/value.h"
 
 namespace mezzo {
 
@@ -25,17 +27,6 @@ Registry& registry() {
 }
 [[maybe_unused]] const int held_over_fork =
     detail::hold_over_fork([]() -> std::mutex& { return registry().mutex; });
-
-/// Registered names that share a part with the one asked for.
-std::string similar_names(std::string_view name) {
-  std::string found;
-  for (const RegistryEntry* entry : all_ops()) {
-    const std::string_view candidate = entry->info().name.value;
-    if (candidate.find(name) == candidate.npos && name.find(candidate) == name.npos) continue;
-    found.append(found.empty() ? "" : ", ").append(candidate);
-  }
-  return found;
-}
 
 }  // namespace
 
@@ -57,9 +48,11 @@ const RegistryEntry* find_op(std::string_view name) {
 Outputs call_op(std::string_view name, Inputs inputs, const Value& attrs) {
   const RegistryEntry* entry = find_op(name);
   if (entry != nullptr) return entry->call(inputs, attrs);
-  const std::string similar = similar_names(name);
-  throw ValueError("call_op", "the name of a registered op", "\"" + std::string(name) + "\"",
-                   similar.empty() ? "all_ops() lists them" : "did you mean " + similar + "?");
+  std::vector<std::string_view> names;
+  for (const RegistryEntry* one : all_ops()) names.push_back(one->info().name.value);
+  throw ValueError(
+      "call_op", "the name of a registered op", quote(name),
+      "did you mean " + std::string(detail::nearest_name(name, names)) + "? all_ops() lists them");
 }
 
 namespace detail {

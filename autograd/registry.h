@@ -41,7 +41,7 @@ class RegistryEntry {
 [[nodiscard]] std::vector<const RegistryEntry*> all_ops();
 /// The op with that name, or nullptr.
 [[nodiscard]] const RegistryEntry* find_op(std::string_view name);
-/// Calls an op by name. Throws: ValueError, with the nearest names, when there is none.
+/// Calls an op by name. Throws: ValueError, with the nearest name, when there is none.
 [[nodiscard]] Outputs call_op(std::string_view name, Inputs inputs, const Value& attrs = {});
 
 namespace detail {

@@ -1,4 +1,4 @@
-// Images changed by views, by interpolation, and by sampling on a rotated grid.
+// Images changed by views, by interpolation, by sampling on a turned grid, and in their colours.
 #include "mezzo/data/functional.h"
 
 #include <algorithm>

@@ -357,7 +357,7 @@ TensorFile load_shards(const std::string& path, Device device, const LoadOptions
 }  // namespace
 
 void TensorFile::add(std::string_view prefix, const NamedTensors& named) {
-  for (const auto& [name, tensor] : named) tensors.emplace_back(std::string(prefix) + name, tensor);
+  for (auto& one : named.add_prefix(prefix)) tensors.push_back(std::move(one));
 }
 
 void TensorFile::save(const std::string& path, const SaveOptions& options) const {

@@ -42,12 +42,12 @@ class LoraLayer {
   /// StateError for a convolution of several groups, whose A reads all of them.
   [[nodiscard]] virtual Tensor delta_weight() const = 0;
   /// Throws: StateError when the adapters are merged already, and as delta_weight.
-  void require_mergeable() const;
+  virtual void require_mergeable() const = 0;
   /// Puts weight + delta_weight, rounded once, in the place of the weight, which is kept for `unmerge`; the
   /// adapters do nothing meanwhile. Throws: as require_mergeable.
-  void merge();
+  virtual void merge() = 0;
   /// Puts the weight back, to the bit. Throws: StateError when nothing is merged.
-  void unmerge();
+  virtual void unmerge() = 0;
   [[nodiscard]] virtual bool is_merged() const noexcept = 0;
   /// The layer without adapters, with the weight that it has now.
   [[nodiscard]] virtual std::shared_ptr<Module> plain() const = 0;
@@ -55,11 +55,7 @@ class LoraLayer {
  protected:
   explicit LoraLayer(LoraOptions options) : options_(std::move(options)) {}
   LoraLayer(const LoraLayer&) = default;
-  [[nodiscard]] virtual Param& base_weight() = 0;
-  [[nodiscard]] virtual Buffer& kept_weight() = 0;
-  [[nodiscard]] virtual bool has_groups() const noexcept = 0;
   [[nodiscard]] std::string lora_repr() const;
-  void require_one_group() const;
 
  private:
   LoraOptions options_;
@@ -87,6 +83,9 @@ class Lora final : public L, public LoraLayer {
   [[nodiscard]] const Module& module() const noexcept override { return *this; }
   [[nodiscard]] bool is_merged() const noexcept override { return kept.defined(); }
   [[nodiscard]] Tensor delta_weight() const override;
+  void require_mergeable() const override;
+  void merge() override;
+  void unmerge() override;
   [[nodiscard]] std::shared_ptr<Module> plain() const override;
 
   Child<L> lora_A, lora_B;                   ///< empty in an Embedding
@@ -94,9 +93,7 @@ class Lora final : public L, public LoraLayer {
   Buffer kept{*this, "base_weight", Tensor(), {.persistent = false}};  ///< the weight while merged
 
  private:
-  [[nodiscard]] Param& base_weight() override { return this->weight; }
-  [[nodiscard]] Buffer& kept_weight() override { return kept; }
-  [[nodiscard]] bool has_groups() const noexcept override;
+  void require_one_group() const;
 };
 
 extern template class Lora<Linear>;
@@ -121,9 +118,9 @@ surgery::Report apply_lora(Module& model, const LoraOptions& options);
 /// while merged. Nothing has changed then.
 void load_lora(Module& model, const NamedTensors& state);
 
-/// Merges all adapters of a model, for inference without their cost (LoraLayer::merge). Takes the memory of
-/// the weights once more, until they are unmerged or removed. Throws: StateError, having changed nothing,
-/// when one is merged already or cannot be.
+/// Merges all adapters of a model, for inference without their cost (LoraLayer::merge); its state dict has
+/// the merged weights then. Takes the memory of the weights once more, until they are unmerged or removed.
+/// Throws: StateError, having changed nothing, when one is merged already or cannot be.
 void merge_lora(Module& model);
 /// The weights from before merge_lora, to the bit. Throws: StateError when nothing is merged.
 void unmerge_lora(Module& model);

@@ -102,7 +102,7 @@ std::string Lora<L>::type_name() const {
 
 template <Adaptable L>
 Tensor Lora<L>::forward(const Tensor& x) {
-  const Tensor base = L::forward(x);
+  Tensor base = L::forward(x);
   if (is_merged()) return base;
   Tensor added;
   if constexpr (std::same_as<L, Embedding>) {
@@ -119,21 +119,47 @@ Tensor Lora<L>::forward(const Tensor& x) {
 template <Adaptable L>
 Tensor Lora<L>::delta_weight() const {
   const NoInputHook no_autocast;
+  require_one_group();
   if constexpr (std::same_as<L, Embedding>) {
     return t(matmul(lora_embedding_B, lora_embedding_A)) * scaling();
   } else {
-    require_one_group();
     const Tensor product = matmul(flatten(lora_B->weight, 1), flatten(lora_A->weight, 1));
     return reshape(product, this->weight.shape()) * scaling();
   }
 }
 
 template <Adaptable L>
-bool Lora<L>::has_groups() const noexcept {
-  if constexpr (std::same_as<L, Conv2d>)
-    return this->config().groups > 1;
-  else
-    return false;
+void Lora<L>::require_one_group() const {
+  if constexpr (std::same_as<L, Conv2d>) {
+    if (this->config().groups == 1) return;
+    throw StateError("merge_lora", "layers of one group", this->described() + ", whose adapters read all",
+                     "use it unmerged, or leave it out of the targets");
+  }
+}
+
+template <Adaptable L>
+void Lora<L>::require_mergeable() const {
+  require_one_group();
+  if (!is_merged()) return;
+  throw StateError("merge_lora", "adapters that are not merged", "those of " + this->described(),
+                   "unmerge_lora first");
+}
+
+template <Adaptable L>
+void Lora<L>::merge() {
+  require_mergeable();
+  const PlainOps plain_ops;
+  const Tensor merged = add(this->weight, delta_weight()).to(this->weight.dtype());
+  kept.set(this->weight);
+  this->weight.set(merged);
+}
+
+template <Adaptable L>
+void Lora<L>::unmerge() {
+  if (!is_merged())
+    throw StateError("unmerge_lora", "merged adapters", this->described() + " without", "merge_lora first");
+  this->weight.set(Tensor(kept));
+  kept.set(Tensor());
 }
 
 template <Adaptable L>
@@ -144,37 +170,6 @@ std::shared_ptr<Module> Lora<L>::plain() const {
 template class Lora<Linear>;
 template class Lora<Embedding>;
 template class Lora<Conv2d>;
-
-void LoraLayer::require_one_group() const {
-  if (!has_groups()) return;
-  throw StateError("merge_lora", "layers of one group", module().described() + ", whose adapters read all",
-                   "use it unmerged, or leave it out of the targets");
-}
-
-void LoraLayer::require_mergeable() const {
-  require_one_group();
-  if (!is_merged()) return;
-  throw StateError("merge_lora", "adapters that are not merged", "those of " + module().described(),
-                   "unmerge_lora first");
-}
-
-void LoraLayer::merge() {
-  require_mergeable();
-  const PlainOps plain_ops;
-  Param& weight = base_weight();
-  const Tensor merged = add(weight, delta_weight()).to(weight.dtype());
-  kept_weight().set(weight);
-  weight.set(merged);
-}
-
-void LoraLayer::unmerge() {
-  if (!is_merged())
-    throw StateError("unmerge_lora", "merged adapters", module().described() + " without",
-                     "merge_lora first");
-  Tensor weight = kept_weight();
-  base_weight().set(std::move(weight));
-  kept_weight().set(Tensor());
-}
 
 // --- models
 
@@ -259,7 +254,6 @@ surgery::Rule removing_rule() {
 }  // namespace
 
 surgery::Report apply_lora(Module& model, const LoraOptions& options) {
-  check_lora(options);
   const PointerSet named = named_by(options.targets, model);
   surgery::Report report =
       surgery::replace(model,

@@ -94,7 +94,9 @@ TEST(CustomOp, IsCalledByNameOnceRegistered) {
   EXPECT_THROW(static_cast<void>(call_op("test_repeated_product", {x}, Value(Value::Map{{"tims", 3}}))),
                ValueError);
   EXPECT_THROW(Registered{repeated_op}, ValueError) << "the name is taken";
-  EXPECT_THROW(static_cast<void>(call_op("test_repeated_produkt", {x})), ValueError);
+  EXPECT_EQ(test::message_of<ValueError>([&] { return call_op("test_repeated_produkt", {x}); }),
+            "call_op: expected the name of a registered op, got \"test_repeated_produkt\"; did you mean "
+            "test_repeated_product? all_ops() lists them");
 }
 
 TEST(CustomOp, WithTooFewGradientsIsNamed) {
