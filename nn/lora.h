@@ -6,6 +6,7 @@
 #include <concepts>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mezzo/core/random.h"
@@ -109,6 +110,8 @@ surgery::Report apply_lora(Module& model, const LoraOptions& options);
 
 /// Whether a model has adapters.
 [[nodiscard]] bool has_lora(const Module& model);
+/// Before the path of a layer in PEFT's names.
+inline constexpr std::string_view kPeftPrefix = "base_model.model.";
 /// The adapters' tensors, sharing memory, under PEFT's names: "base_model.model.fc.lora_A.weight". Written by
 /// io::save_safetensors they are PEFT's adapter_model.safetensors. Throws: StateError for a model without
 /// adapters, as do all functions here that ask for some.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <system_error>
 
 #include "mezzo/core/error.h"
 #include "mezzo/io/json.h"
@@ -51,8 +52,7 @@ nn::LoraOptions options_of(const std::string& path, const Value& config, nn::Lor
 
 /// The path of the layer that a tensor of adapters belongs to, as a target of apply_lora that is no other's.
 std::string target_of(std::string_view name) {
-  constexpr std::string_view kPrefix = "base_model.model.";
-  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  if (name.starts_with(nn::kPeftPrefix)) name.remove_prefix(nn::kPeftPrefix.size());
   std::string target = "^";
   for (const char c : name.substr(0, name.rfind(".lora_"))) {
     if (std::string_view("^$\\.*+?()[]{}|").find(c) != std::string_view::npos) target += '\\';
@@ -88,7 +88,8 @@ void save_adapter(const std::string& folder, const nn::Module& model, const std:
   config.set("bias", "none");
   config.set("inference_mode", true);
   config.set("target_modules", std::move(targets));
-  std::filesystem::create_directories(folder);
+  std::error_code ignored;  // where there is no folder, the first file says so
+  std::filesystem::create_directories(folder, ignored);
   io::TensorFile{tensors, {{"format", "pt"}}}.save(tensors_path(folder));
   io::write_json_file(config_path(folder), config);
 }

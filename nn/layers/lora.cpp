@@ -177,8 +177,6 @@ namespace {
 
 using surgery::PointerSet;
 
-constexpr std::string_view kPeftPrefix = "base_model.model.";
-
 /// The layers with adapters, each once.
 template <class M>
 auto adapted(M& model) {

@@ -36,6 +36,11 @@ std::shared_ptr<Net> base() {
   net->load_state_dict(io::TensorFile::load(kPeft + "/net.safetensors").with_prefix("base."));
   return net;
 }
+std::shared_ptr<Net> with_adapters() {
+  auto net = base();
+  load_adapter(kPeft, *net, {.dtype = DType::f64});
+  return net;
+}
 Tensor of_file(const std::string& name) {
   return io::TensorFile::load(kPeft + "/net.safetensors").with_prefix(name).front().second;
 }
@@ -57,8 +62,7 @@ TEST_F(Adapter, OfPeftComputesTheSame) {
 }
 
 TEST_F(Adapter, IsWrittenUnderPeftsNamesAndReadAgain) {
-  const auto net = base(), other = base();
-  load_adapter(kPeft, *net, {.dtype = DType::f64});
+  const auto net = with_adapters(), other = base();
   save_adapter(path("new/adapter"), *net, "some/base");
   const auto written = io::SafeTensors::open(path("new/adapter/adapter_model.safetensors"));
   const auto peft = io::SafeTensors::open(kPeft + "/adapter_model.safetensors");
@@ -108,6 +112,7 @@ TEST_F(Adapter, RefusesWhatItCannotCompute) {
   EXPECT_THROW(load_adapter(kPeft, other), ValueError);
   EXPECT_THROW(save_adapter("nowhere", other), StateError);
   EXPECT_THROW(load_adapter("nowhere", other), IoError);
+  EXPECT_THROW(save_adapter("/dev/null/folder", *with_adapters()), IoError);
   nn::apply_lora(other, {.rank = 2, .targets = {"0"}});
   EXPECT_THROW(load_adapter(kPeft, other), ValueError);
 }

@@ -188,7 +188,7 @@ class TrainerCore {
   Value first_rates_ = Value::List{};  ///< learning rates of the groups when the trainer was made
   Parts parts_;
   std::unique_ptr<CheckpointManager> checkpoints_;
-  std::optional<double> best_result_;  ///< of the evaluations, whose weights are in save.best_weights
+  std::optional<double> best_result_;  ///< of rank 0: of the weights in save.best_weights
 
   bool is_epoch_open_ = false;  ///< the loader's loop is under way
   std::int64_t loads_ = 0;      ///< checkpoints loaded

@@ -52,7 +52,9 @@ void TrainerCore::begin_from_checkpoint() {
     if (options_.resume) is_loaded = load_latest();
     if (is_loaded) {
       saved_at_ = state_.time.batch;
-      best_result_ = best_result_in(options_.save.best_weights, best_metric());
+      parallel_.together([&] {
+        if (parallel_.is_first()) best_result_ = best_result_in(save.best_weights, best_metric());
+      });
     }
   }
   if (!is_loaded && !options_.load.empty()) load_file(options_.load);
@@ -163,18 +165,18 @@ void TrainerCore::save_best_weights() {
   const TrainerSave& save = options_.save;
   if (save.best_weights.empty()) return;
   const double result = detail::result_of("Trainer", state_.eval_results, best_metric());
-  const bool is_better =
-      !best_result_ || (save.best == Best::lowest ? result < *best_result_ : result > *best_result_);
-  if (std::isnan(result) || !is_better) return;
+  // Rank 0 alone knows what is in its file.
   parallel_.together([&] {
-    if (!parallel_.is_first()) return;
+    const bool is_better =
+        !best_result_ || (save.best == Best::lowest ? result < *best_result_ : result > *best_result_);
+    if (!parallel_.is_first() || std::isnan(result) || !is_better) return;
     io::TensorFile{state_.model.state_dict(),
                    {{"format", "pt"},
                     {best_metric(), Value(result).to_string()},
                     {"batch", std::to_string(state_.time.batch)}}}
         .save(save.best_weights);
+    best_result_ = result;
   });
-  best_result_ = result;
 }
 
 void TrainerCore::wait_for_files() {
