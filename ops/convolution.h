@@ -80,6 +80,15 @@ struct ConvTransposeOptions {
 [[nodiscard]] Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                                       const ConvTransposeOptions& options = {});
 
+/// Whether the CPU may compute larger 3 x 3 convolutions of stride 1 and their gradients, in f32 or 16 bits,
+/// by Winograd's F(4 x 4, 3 x 3): 2 to 3 times as fast as direct convolution. On at first. Errors are those
+/// of f32 sums, but relative to the largest number in a result's neighbourhood of 6 x 6 inputs (in all
+/// inputs, for a weight's gradient; bound: kernels/conv/conv.h): beside a number 10,000 times as large as all
+/// others, results that it has no part in lose four digits. The bits of results change with it. f64 never
+/// goes this way.
+[[nodiscard]] bool allow_winograd() noexcept;
+void set_allow_winograd(bool allow) noexcept;
+
 /// conv1d with time first and channels last: y[t, n, o] = bias[o] + sum over c, k of
 /// x[t - pad + k, n, c] * weight[k, c, o].
 /// Shapes: x [T, N, C], weight [K, C, O], bias [O] -> [T + 2 pad - K + 1, N, O].

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mezzo/core/float16.h"
+#include "mezzo/kernels/gemm/cpu_panel.h"
 
 namespace mezzo::kernels::cpu {
 
@@ -14,27 +15,9 @@ struct TileRows {
   std::int64_t ld;
 };
 
-/// Rows of a panel, and of the halves in which one is taken where not all of it is wanted.
-inline constexpr std::int64_t kPanel = 32, kHalfPanel = 16;
-
 constexpr std::int64_t whole_vectors(std::int64_t cols) {
   return (cols + kHalfPanel - 1) / kHalfPanel * kHalfPanel;
 }
-
-/// C = A B, or row i of C = keep[i * keep_step] C + A B. Products and sums are rounded together where the
-/// instruction set has that (FMA).
-struct PanelProduct {
-  std::int64_t m, n, k;  ///< n is a multiple of kHalfPanel; any of them may be 0
-  const float* a;        ///< element (i, p) is a[i * a_row + p * a_step]
-  std::int64_t a_row, a_step;
-  const float* b;  ///< rows of neighbours, ldb apart
-  std::int64_t ldb;
-  float* c;  ///< the same
-  std::int64_t ldc;
-  const float* keep = nullptr;  ///< nullptr: C is not read
-  std::int64_t keep_step = 0;
-};
-void panel_product(const PanelProduct& product);
 
 /// C = A B of bf16 numbers, where A's rows are taken in pairs of neighbours and B is a panel of such pairs:
 /// two numbers in the place of an f32. Products and sums are those of f32, but subnormal numbers count as 0.

@@ -17,8 +17,14 @@
 // cuDNN perhaps before its bias is added, too). No array is empty. The result is written without being read.
 // |error| as for a product of as many terms (kernels/gemm/gemm.h). On the CPU the bits do not depend on the
 // number of threads.
+//
+// On the CPU larger 3 x 3 convolutions of stride 1 go by Winograd's F(4 x 4, 3 x 3) while allow_winograd()
+// holds (cpu_winograd.h). Then |error| <= 16 * 2^-24 * the sum of the terms' sizes, where each number counts
+// as much as the largest in the tile that it is read with: 6 x 6 inputs (or y's, for x), 3 x 3 weights, and
+// for a weight's gradient 4 x 4 of y.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "mezzo/kernels/device_kernel.h"
@@ -33,6 +39,12 @@ struct ConvShape {
   bool channels_last = false;  ///< order of x and y
   Windows windows = {};
 };
+
+/// Whether the CPU may compute convolutions by Winograd's products (ops/convolution.h).
+inline constinit std::atomic<bool> winograd_is_allowed{true};
+[[nodiscard]] inline bool allow_winograd() noexcept {
+  return winograd_is_allowed.load(std::memory_order_relaxed);
+}
 
 /// Which of the three maps.
 enum class ConvMap { forward, input_gradient, weight_gradient };

@@ -14,8 +14,10 @@
 
 #include "mezzo/kernels/conv/cpu_images.h"
 #include "mezzo/kernels/conv/cpu_part.h"
+#include "mezzo/kernels/conv/cpu_winograd.h"
 #include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/gemm/cpu_bf16.h"
+#include "mezzo/kernels/gemm/cpu_panel.h"
 #include "mezzo/kernels/gemm/cpu_tile.h"
 #include "mezzo/kernels/gemm/gemm.h"
 #include "mezzo/kernels/reduce/cpu.h"
@@ -54,9 +56,9 @@ std::int64_t divided_channels(ConvMap map, const ConvShape& shape) {
   return map == ConvMap::input_gradient ? shape.in_channels : shape.out_channels;
 }
 
-/// The largest number of parts up to `wanted` that divides them evenly.
-std::int64_t channel_parts(ConvMap map, const ConvShape& shape, std::int64_t wanted) {
-  const std::int64_t channels = divided_channels(map, shape), unit = shape.groups > 1 ? 1 : kChannelUnit;
+/// The largest number of parts up to `wanted` that divides them evenly, into multiples of `unit`.
+std::int64_t channel_parts(ConvMap map, const ConvShape& shape, std::int64_t wanted, std::int64_t unit) {
+  const std::int64_t channels = divided_channels(map, shape);
   for (std::int64_t parts = wanted; parts > 1; --parts) {
     if (channels % parts == 0 && channels / parts % unit == 0) return parts;
   }
@@ -72,7 +74,7 @@ double conv_products(const ConvShape& shape) {
 
 /// The cut for a convolution without empty dims, computed in elements of `element_size` bytes. It depends on
 /// sizes only, so that the bits of a result do not depend on the number of threads.
-ConvCut cut_convolution(ConvMap map, const ConvShape& shape, std::size_t element_size) {
+ConvCut cut_convolution(ConvMap map, const ConvShape& shape, std::size_t element_size, bool by_winograd) {
   const std::int64_t wanted = std::clamp<std::int64_t>(
       static_cast<std::int64_t>(std::min(conv_products(shape) / kMinPartProducts, 1e3)), 1, kWantedParts);
   const auto size = static_cast<double>(element_size);
@@ -89,13 +91,15 @@ ConvCut cut_convolution(ConvMap map, const ConvShape& shape, std::size_t element
     const auto most_parts = static_cast<std::uint64_t>(std::clamp<double>(fit, 1, kWantedParts));
     image_parts = std::min(image_parts, static_cast<std::int64_t>(std::bit_floor(most_parts)));
   }
+  if (by_winograd) image_parts = std::min(image_parts, winograd_image_parts(shape));
   const std::int64_t most = ceil_div(shape.batch, image_parts);
   const double block =
       gradient ? std::clamp(kGradientBlockFactor * weight, kBlockBytes, kMaxBlockBytes) : kBlockBytes;
   const auto images = static_cast<std::int64_t>(std::min(block / image, static_cast<double>(most)));
   ConvCut cut{shape.batch, std::max<std::int64_t>(images, 1), 1, 1};
   if (gradient) cut.blocks_per_part = ceil_div(most, cut.images);
-  cut.channel_parts = channel_parts(map, shape, wanted / cut.image_parts());
+  const std::int64_t unit = shape.groups > 1 ? 1 : by_winograd ? kPanel : kChannelUnit;
+  cut.channel_parts = channel_parts(map, shape, wanted / cut.image_parts(), unit);
   return cut;
 }
 
@@ -122,7 +126,7 @@ bool are_columns_faster(ConvMap map, const ConvShape& part) {
 }
 
 /// oneDNN for convolutions in f32 that are worth a primitive's call, where it has one. Images that are not of
-/// f32 are widened into arrays of their own. `bf16`: whether what is read is all bf16.
+/// f32 are widened into arrays of their own. `bf16`: by the processor's own products of bf16.
 std::shared_ptr<const ConvEngine<float>> onednn_for(ConvMap map, const ConvShape& shape,
                                                     const ConvShape& part, DType x, DType y, bool bf16) {
   constexpr double kFewProducts = 1 << 16;
@@ -132,7 +136,7 @@ std::shared_ptr<const ConvEngine<float>> onednn_for(ConvMap map, const ConvShape
   const ConvStrides strides{x == DType::f32 ? shape.in_channels : part.in_channels,
                             y == DType::f32 ? shape.out_channels : part.out_channels,
                             shape.in_channels / shape.groups * shape.windows.kernels()};
-  if (bf16 && use_native_bf16()) {
+  if (bf16) {
     if (auto engine = conv_onednn(map, part, strides, true)) return engine;
   }
   return conv_onednn(map, part, strides, false);
@@ -150,16 +154,20 @@ template <class T>
 class Convolution {
  public:
   Convolution(ConvMap map, const ConvShape& shape, const View& x, const View& y, DType weight)
-      : map_(map), shape_(shape), x_(x), y_(y), cut_(cut_convolution(map, shape, sizeof(T))) {
-    const bool bf16 = (map == ConvMap::input_gradient || x.dtype == DType::bf16) &&
-                      (map == ConvMap::forward || y.dtype == DType::bf16) &&
-                      (map == ConvMap::weight_gradient || weight == DType::bf16);
+      : map_(map), shape_(shape), x_(x), y_(y) {
+    const bool reads_bf16 = (map == ConvMap::input_gradient || x.dtype == DType::bf16) &&
+                            (map == ConvMap::forward || y.dtype == DType::bf16) &&
+                            (map == ConvMap::weight_gradient || weight == DType::bf16);
+    const bool bf16 = reads_bf16 && gemm_engine() == GemmEngine::onednn && use_native_bf16();
+    const bool by_winograd = std::is_same_v<T, float> && is_by_winograd(map, shape, bf16);
+    cut_ = cut_convolution(map, shape, sizeof(T), by_winograd);
     sizes_ = {cut_.images, shape.batch % cut_.images};
     for (std::size_t i = 0; i < sizes_.size(); ++i) {
       if (sizes_[i] == 0) continue;
       if constexpr (std::is_same_v<T, float>) {
-        engines_[i] = onednn_for(map, shape, part_of(map, shape, sizes_[i], cut_.channel_parts), x.dtype,
-                                 y.dtype, bf16);
+        const ConvShape part = part_of(map, shape, sizes_[i], cut_.channel_parts);
+        engines_[i] =
+            by_winograd ? conv_winograd(map, part) : onednn_for(map, shape, part, x.dtype, y.dtype, bf16);
       }
       if (engines_[i] == nullptr) engines_[i] = {std::shared_ptr<void>(), &conv_columns<T>()};
     }
@@ -175,9 +183,8 @@ class Convolution {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t block = at / cut_.channel_parts, channels = at % cut_.channel_parts;
         const std::size_t i = engine_index(block);
-        const T* own = packed_stride(i) > 0 ? packed[i]->data() + channels * packed_stride(i)
-                                            : weight + weight_offset(channels);
-        run_block(block, channels, const_cast<T*>(own), bias, false);
+        const T* own = packed_stride(i) > 0 ? packed[i]->data() + channels * packed_stride(i) : nullptr;
+        run_block(block, channels, const_cast<T*>(weight + weight_offset(channels)), own, bias, false);
       }
     });
   }
@@ -194,7 +201,8 @@ class Convolution {
                            from = part * cut_.blocks_per_part,
                            to = std::min(from + cut_.blocks_per_part, cut_.blocks());
         for (std::int64_t block = from; block < to; ++block)
-          run_block(block, channels, first + part * n + weight_offset(channels), nullptr, block > from);
+          run_block(block, channels, first + part * n + weight_offset(channels), nullptr, nullptr,
+                    block > from);
       }
     });
     if (!direct) add_parts(first, parts, n, weight);
@@ -222,37 +230,55 @@ class Convolution {
   /// The weights of all parts of the channels, for one of the two engines.
   void pack(std::size_t i, const T* weight, T* packed) const {
     if (packed == nullptr) return;
+    if (cut_.channel_parts == 1) return engines_[i]->pack(weight, weight_stride(), packed);
     parallel_for(cut_.channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t part = begin; part < end; ++part)
-        engines_[i]->pack(weight + weight_offset(part), packed + part * packed_stride(i));
+        engines_[i]->pack(weight + weight_offset(part), weight_stride(), packed + part * packed_stride(i));
     });
   }
 
-  void run_block(std::int64_t block, std::int64_t channels, T* weight, const T* bias, bool accumulate) const {
+  /// A block of images and the channels of one part, by the engine for them; `packed`: see ConvPart.
+  void run_block(std::int64_t block, std::int64_t channels, T* weight, const T* packed, const T* bias,
+                 bool accumulate) const {
     const std::size_t i = engine_index(block);
-    const ConvEngine<T>& engine = *engines_[i];
-    ConvShape part = part_of(map_, shape_, sizes_[i], cut_.channel_parts);
-    part.channels_last = shape_.channels_last && engine.takes_channels_last();
+    ConvPart<T> part{.map = map_,
+                     .shape = part_of(map_, shape_, sizes_[i], cut_.channel_parts),
+                     .weight = weight,
+                     .packed = packed,
+                     .weight_stride = weight_stride(),
+                     .accumulate = accumulate};
+    const std::int64_t written = map_ == ConvMap::forward ? part.shape.out_channels : part.shape.in_channels;
+    if (bias != nullptr) part.bias = bias + channels * written;
+    if (run_part(*engines_[i], part, block, channels)) return;
+    part.packed = nullptr;
+    static_cast<void>(run_part(conv_columns<T>(), part, block, channels));
+  }
+
+  /// Brings the images of a part into an engine's layout and type, and back. Returns what the engine does.
+  [[nodiscard]] bool run_part(const ConvEngine<T>& engine, ConvPart<T> part, std::int64_t block,
+                              std::int64_t channels) const {
+    ConvShape& shape = part.shape;
+    shape.channels_last = shape_.channels_last && engine.takes_channels_last();
     const auto images = [&](const View& view, std::int64_t all, std::int64_t own, std::int64_t places) {
-      return ImageSlice{view,       shape_.channels_last,           all, block * cut_.images,
-                        part.batch, own < all ? channels * own : 0, own, places};
+      return ImageSlice{view,        shape_.channels_last,           all, block * cut_.images,
+                        shape.batch, own < all ? channels * own : 0, own, places};
     };
     const Windows& windows = shape_.windows;
-    PartImages<T> x(images(x_, shape_.in_channels, part.in_channels, windows.inputs()), part.channels_last),
-        y(images(y_, shape_.out_channels, part.out_channels, windows.outputs()), part.channels_last);
+    PartImages<T> x(images(x_, shape_.in_channels, shape.in_channels, windows.inputs()), shape.channels_last),
+        y(images(y_, shape_.out_channels, shape.out_channels, windows.outputs()), shape.channels_last);
     if (map_ != ConvMap::input_gradient) x.load();
     if (map_ != ConvMap::forward) y.load();
-    const std::int64_t written = map_ == ConvMap::forward ? part.out_channels : part.in_channels;
-    engine.run({map_, part, x.images(), y.images(), weight, weight_stride(),
-                bias != nullptr ? bias + channels * written : nullptr, accumulate});
+    part.x = x.images(), part.y = y.images();
+    if (!engine.run(part)) return false;
     if (map_ == ConvMap::input_gradient) x.store();
     if (map_ == ConvMap::forward) y.store();
+    return true;
   }
 
   ConvMap map_;
   ConvShape shape_;
   const View &x_, &y_;
-  ConvCut cut_;
+  ConvCut cut_{};
   std::array<std::int64_t, 2> sizes_{};
   std::array<std::shared_ptr<const ConvEngine<T>>, 2> engines_;
 };

@@ -372,8 +372,16 @@ template <class T>
 class Columns final : public ConvEngine<T> {
  public:
   [[nodiscard]] bool takes_channels_last() const override { return false; }
-  void run(const ConvPart<T>& part) const override {
-    if (is_depthwise(part.shape)) return depthwise(part);
+  [[nodiscard]] bool run(const ConvPart<T>& part) const override {
+    if (is_depthwise(part.shape))
+      depthwise(part);
+    else
+      by_columns(part);
+    return true;
+  }
+
+ private:
+  static void by_columns(const ConvPart<T>& part) {
     const Windows& windows = part.shape.windows;
     const std::int64_t rows = part.shape.in_channels / part.shape.groups * windows.kernels();
     const RowScratch<T> buffer(

@@ -285,17 +285,21 @@ class Primitive final : public ConvEngine<float> {
   [[nodiscard]] std::int64_t packed_size() const override {
     return weight_.differs() ? weight_.inner_size() : 0;
   }
-  void pack(const float* weight, float* packed) const override {
+  void pack(const float* weight, std::int64_t /*stride*/, float* packed) const override {
     const OnednnCall call;
     weight_.read(weight, packed);
   }
 
-  void run(const ConvPart<float>& part) const override {
+  [[nodiscard]] bool run(const ConvPart<float>& part) const override {
     const OnednnCall call;
     try {
-      if (part.map == ConvMap::forward) return forward(part);
-      if (part.map == ConvMap::input_gradient) return input_gradient(part);
-      weight_gradient(part);
+      if (part.map == ConvMap::forward)
+        forward(part);
+      else if (part.map == ConvMap::input_gradient)
+        input_gradient(part);
+      else
+        weight_gradient(part);
+      return true;
     } catch (const dnnl::error& error) {
       fail(error.what());
     }
@@ -305,7 +309,7 @@ class Primitive final : public ConvEngine<float> {
   void forward(const ConvPart<float>& part) const {
     const InnerImages x(x_, part.x.data), y(y_, part.y.data);
     step_.run({{DNNL_ARG_SRC, x_.desc(), x.read()},
-               {DNNL_ARG_WEIGHTS, weight_.desc(), part.weight},
+               {DNNL_ARG_WEIGHTS, weight_.desc(), part.packed != nullptr ? part.packed : part.weight},
                {DNNL_ARG_BIAS, bias_, part.bias != nullptr ? part.bias : no_bias_.data()},
                {DNNL_ARG_DST, y_.desc(), y.data()}});
     y.write();
@@ -314,7 +318,7 @@ class Primitive final : public ConvEngine<float> {
   void input_gradient(const ConvPart<float>& part) const {
     const InnerImages x(x_, part.x.data), y(y_, part.y.data);
     step_.run({{DNNL_ARG_DIFF_DST, y_.desc(), y.read()},
-               {DNNL_ARG_WEIGHTS, weight_.desc(), part.weight},
+               {DNNL_ARG_WEIGHTS, weight_.desc(), part.packed != nullptr ? part.packed : part.weight},
                {DNNL_ARG_DIFF_SRC, x_.desc(), x.data()}});
     x.write();
     if (part.bias != nullptr) add_bias(part.x, part.shape, part.bias);

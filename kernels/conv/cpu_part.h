@@ -1,6 +1,7 @@
-// A part of a convolution: some images and some channels, computed on one thread, and the two who compute it:
-// columns and matrix products (cpu_columns.cpp), or oneDNN (cpu_onednn.cpp). Dtypes, threads, the cut into
-// parts and the sums over them are cpu.cpp's, once for both.
+// A part of a convolution: some images and some channels, computed on one thread, and the engines that
+// compute it: columns and matrix products (cpu_columns.cpp), oneDNN (cpu_onednn.cpp), Winograd
+// (cpu_winograd.cpp). Dtypes, threads, the cut into parts and the sums over them are cpu.cpp's, once for
+// both.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +27,12 @@ template <class T>
 struct ConvPart {
   ConvMap map;
   ConvShape shape;
-  ConvImages<T> x, y;
+  ConvImages<T> x = {}, y = {};
   T* weight;
+  const T* packed = nullptr;  ///< the weight in the engine's own order, where it has one
   std::int64_t weight_stride;
-  const T* bias;
-  bool accumulate;  ///< add to the weight's gradient in place of writing it
+  const T* bias = nullptr;
+  bool accumulate = false;  ///< add to the weight's gradient in place of writing it
 };
 
 /// How parts of one map and shape are computed. Constant once made: threads share it.
@@ -44,10 +46,11 @@ class ConvEngine : mezzo::detail::NoCopy {
   [[nodiscard]] virtual bool takes_channels_last() const = 0;
   /// Elements of a weight in the engine's own order, 64-byte aligned; 0 when it reads weights as they are.
   [[nodiscard]] virtual std::int64_t packed_size() const { return 0; }
-  /// Brings a weight, as in ConvPart, into that order. `part.weight` is then the packed one.
-  virtual void pack(const T* /*weight*/, T* /*packed*/) const {}
-  /// Computes a part on the calling thread.
-  virtual void run(const ConvPart<T>& part) const = 0;
+  /// Brings a weight, as in ConvPart, into that order.
+  virtual void pack(const T* /*weight*/, std::int64_t /*stride*/, T* /*packed*/) const {}
+  /// Computes a part on the calling thread. False: results are not finite, and columns are to compute them,
+  /// where a number that is not finite reaches the results that it belongs to alone.
+  [[nodiscard]] virtual bool run(const ConvPart<T>& part) const = 0;
 };
 
 /// Columns and products of any sizes; row-major images.

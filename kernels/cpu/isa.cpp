@@ -56,7 +56,9 @@ Isa read_best_isa() {
 }
 
 bool read_bf16_instructions() { return best_isa() == Isa::v4 && has_all(cpuid(7, 1).eax, bit(5)); }
+bool read_matrix_units() { return best_isa() == Isa::v4 && has_all(cpuid(7).edx, bit(22)); }
 #else
+bool read_matrix_units() { return false; }
 Isa read_best_isa() { return Isa::base; }
 #if defined(HWCAP2_BF16)
 bool read_bf16_instructions() { return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0; }
@@ -106,6 +108,11 @@ Isa best_isa() {
 
 bool has_bf16_instructions() {
   static const bool has = read_bf16_instructions();
+  return has && isa() == best_isa();
+}
+
+bool has_matrix_units() {
+  static const bool has = read_matrix_units();
   return has && isa() == best_isa();
 }
 

@@ -25,6 +25,9 @@ enum class Isa { base, v3, v4 };
 /// it give the same bits without it.
 [[nodiscard]] bool has_bf16_instructions();
 
+/// Whether the CPU multiplies tiles of bf16 matrices: isa() is v4 and it has AMX_BF16 too.
+[[nodiscard]] bool has_matrix_units();
+
 /// isa() in words for banners: "x86-64", "x86-64-v3", "x86-64-v4", "aarch64"; "generic" on other machines.
 [[nodiscard]] std::string isa_name();
 

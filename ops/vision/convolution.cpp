@@ -2,6 +2,7 @@
 // compute is in convolution_maps.cu.
 #include "mezzo/ops/convolution.h"
 
+#include "mezzo/kernels/conv/conv.h"
 #include "mezzo/ops/linalg/product.h"
 #include "mezzo/ops/vision/convolution_common.h"
 
@@ -268,6 +269,11 @@ Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bia
 Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         const ConvTransposeOptions& options) {
   return bind(kConvTranspose<3>, {x, weight, bias}, options);
+}
+
+bool allow_winograd() noexcept { return kernels::allow_winograd(); }
+void set_allow_winograd(bool allow) noexcept {
+  kernels::winograd_is_allowed.store(allow, std::memory_order_relaxed);
 }
 
 }  // namespace mezzo
