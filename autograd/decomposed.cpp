@@ -8,43 +8,57 @@
 #include "mezzo/autograd/grad_mode.h"
 #include "mezzo/ops/ops.h"
 
-namespace mezzo::detail {
+namespace mezzo {
 
-Gradients differentiate(const VjpContext& context, const std::function<Outputs(Inputs)>& compose) {
+Tensors composed_gradients(const Tensors& inputs, std::span<const bool> asked, const Tensors& grads,
+                           const std::function<Outputs(const Tensors&)>& compose) {
   const bool create = grad_enabled();
-  Tensors inputs, wanted;
-  SmallVector<TensorRef, 8> refs;
+  Tensors all = inputs, wanted;
   Outputs outputs;
   {
     const EnableGrad recording;
-    for (std::size_t i = 0; i < context.num_inputs(); ++i) {
-      Tensor input = context.saves(i) ? context.in(i) : Tensor();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!asked[i]) continue;
       // Each input gets an identity of its own, so that a tensor used twice has one gradient per use.
-      if (input.defined() && context.needs(i)) {
-        const DType dtype = input.dtype();
-        const Tensor wide = to(input, promote(dtype, context.wanted(i)));
-        wanted.push_back(create ? identity(wide) : wide.detach().requires_grad_());
-        input = to(wanted.back(), dtype);
-      }
-      inputs.push_back(std::move(input));
+      all[i] = create && all[i].requires_grad() ? identity(all[i]) : all[i].detach().requires_grad_();
+      wanted.push_back(all[i]);
     }
-    for (const Tensor& input : inputs) refs.emplace_back(input);
-    outputs = compose(Inputs(refs));
+    outputs = compose(all);
   }
   Tensors differentiable, grad_outputs;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    if (!context.has_grad(i) || !outputs[i].requires_grad()) continue;
+    if (!grads[i].defined() || !outputs[i].requires_grad()) continue;
     differentiable.push_back(outputs[i]);
-    grad_outputs.push_back(context.grad(i));
+    grad_outputs.push_back(grads[i]);
   }
-  const Tensors found =
-      grad(differentiable, wanted, grad_outputs, {.create_graph = create, .allow_unused = true});
-  Gradients gradients;
+  return grad(differentiable, wanted, grad_outputs, {.create_graph = create, .allow_unused = true});
+}
+
+Gradients detail::differentiate(const VjpContext& context, const std::function<Outputs(Inputs)>& compose) {
+  Tensors inputs, grads;
+  SmallVector<bool, 8> asked;
+  SmallVector<DType, 8> dtypes;
+  for (std::size_t i = 0; i < context.num_inputs(); ++i) {
+    Tensor input = context.saves(i) ? context.in(i) : Tensor();
+    asked.push_back(input.defined() && context.needs(i));
+    dtypes.push_back(input.defined() ? input.dtype() : DType::f32);
+    inputs.push_back(asked[i] ? to(input, promote(dtypes[i], context.wanted(i))) : std::move(input));
+  }
+  for (std::size_t i = 0; i < context.num_outputs(); ++i)
+    grads.push_back(context.has_grad(i) ? context.grad(i) : Tensor());
+  const Tensors found = composed_gradients(inputs, asked, grads, [&](Tensors own) {
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      if (asked[i]) own[i] = to(own[i], dtypes[i]);
+    }
+    const SmallVector<TensorRef, 8> refs(own.begin(), own.end());
+    return compose(Inputs(refs));
+  });
+  Gradients gradients(inputs.size());
   std::size_t next = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    gradients.push_back(inputs[i].defined() && context.needs(i) ? found[next++] : Tensor());
+    if (asked[i]) gradients[i] = found[next++];
   }
   return gradients;
 }
 
-}  // namespace mezzo::detail
+}  // namespace mezzo

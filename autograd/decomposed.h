@@ -3,10 +3,19 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "mezzo/autograd/vjp_args.h"
 
 namespace mezzo {
+
+/// The gradients of the inputs that are `asked` for, through `compose`, a composition of public ops of all of
+/// them, given the gradients of what it returns (undefined: none). A gradient is undefined where nothing
+/// depends on its input. With recording on they are recorded: so the reference of a gradient op is the
+/// composition that its forward equals.
+[[nodiscard]] Tensors composed_gradients(const Tensors& inputs, std::span<const bool> asked,
+                                         const Tensors& grads,
+                                         const std::function<Outputs(const Tensors&)>& compose);
 
 namespace detail {
 /// Differentiates `compose` at the saved inputs; see decomposed().

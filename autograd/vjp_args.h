@@ -52,6 +52,7 @@ class VjpContext {
   [[nodiscard]] const Shape& out_shape(std::size_t i = 0) const { return node_.outputs[i].shape; }
   [[nodiscard]] DType out_dtype(std::size_t i = 0) const { return node_.outputs[i].dtype; }
   [[nodiscard]] std::size_t num_inputs() const { return node_.edges.size(); }
+  [[nodiscard]] std::size_t num_outputs() const { return node_.outputs.size(); }
 
  private:
   const autograd::Node& node_;

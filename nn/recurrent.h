@@ -184,13 +184,8 @@ class RecurrentLayer : public Module {
   /// One direction of one layer, from states [N, H] of the sequences in their packed order.
   [[nodiscard]] virtual Run run_direction(const Steps& steps, std::span<const Tensor> states,
                                           const RecurrentParams& params, bool reverse) const = 0;
-  /// The output and the final states of states = step(x_t, states), a Tensors of which the first is the
-  /// output.
-  template <class Step>
-  [[nodiscard]] static Run run_steps_of(const Steps& steps, std::span<const Tensor> states, bool reverse,
-                                        const Step& step);
-  /// run_steps_of with one op for the whole sequence: run_sequence(x [L, N, I], reverse) is a Tensors of the
-  /// states at all steps, of which the first is the output.
+  /// The output and the final states of run_sequence(x [L, N, I], reverse), a Tensors of the states at all
+  /// steps, of which the first is the output.
   template <class RunSequence>
   [[nodiscard]] static Run run_sequence_of(const Steps& steps, bool reverse, const RunSequence& run_sequence);
   /// A packed sequence like x.

@@ -5,7 +5,6 @@
 //   forward          y[n, o, t] = bias[o] + sum over c, k of x[n, c, p(t, k)] w[o, c, k]
 //   input gradient   x[n, c, p] = bias[c] + sum over o and all t, k with p(t, k) = p of y[n, o, t] w[o, c, k]
 //   weight gradient  w[o, c, k] = sum over n, t of y[n, o, t] x[n, c, p(t, k)]
-//                    bias[o]    = sum over n, t of y[n, o, t]
 //
 // Places outside of x count as 0. The input gradient is what a transposed convolution computes. On the CPU
 // columns and oneDNN's channels-last primitives multiply these zeros, so an infinite weight there gives NaN.
@@ -53,8 +52,7 @@ MEZZO_KERNEL(conv_forward, void(const ConvShape& shape, const View& y, const Vie
                                 const void* bias));
 MEZZO_KERNEL(conv_input_gradient, void(const ConvShape& shape, const View& x, const View& y,
                                        const View& weight, const void* bias));
-/// `bias` receives its gradient, unless it is null.
 MEZZO_KERNEL(conv_weight_gradient,
-             void(const ConvShape& shape, const View& weight, const View& x, const View& y, void* bias));
+             void(const ConvShape& shape, const View& weight, const View& x, const View& y));
 
 }  // namespace mezzo::kernels

@@ -20,8 +20,6 @@
 #include "mezzo/kernels/gemm/cpu_panel.h"
 #include "mezzo/kernels/gemm/cpu_tile.h"
 #include "mezzo/kernels/gemm/gemm.h"
-#include "mezzo/kernels/reduce/cpu.h"
-#include "mezzo/kernels/reduce/reducers.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -344,10 +342,8 @@ void conv_input_gradient(const ConvShape& shape, const View& x, const View& y, c
   });
 }
 
-void conv_weight_gradient(const ConvShape& shape, const View& weight, const View& x, const View& y,
-                          void* bias) {
+void conv_weight_gradient(const ConvShape& shape, const View& weight, const View& x, const View& y) {
   in_compute_type(weight, x, y, [&]<class T>(TypeTag<T>) {
-    if (bias != nullptr) reduce<T>(Sum<>{}, {bias, weight.dtype, y.shape, {0, 1, 0, 0, 0}}, y);
     Convolution<T>(ConvMap::weight_gradient, shape, x, y, weight.dtype).run_gradient(weight);
   });
 }

@@ -4,20 +4,8 @@
 
 #include "mezzo/kernels/conv/cuda_algorithms.h"
 #include "mezzo/kernels/conv/cuda_dnn.h"
-#include "mezzo/kernels/reduce/cuda.h"
 
 namespace mezzo::kernels::cuda {
-
-namespace {
-
-/// bias[o] = sum over n, t of y[n, o, t].
-void bias_gradient(Device device, void* bias, DType dtype, const View& y) {
-  dispatch_compute(promote(dtype, y.dtype), [&]<class T>(TypeTag<T>) {
-    reduce<T>(device, Sum<>{}, {bias, dtype, y.shape, {0, 1, 0, 0, 0}}, y);
-  });
-}
-
-}  // namespace
 
 void conv_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
                   const void* bias) {
@@ -36,8 +24,7 @@ void conv_input_gradient(Device device, const ConvShape& shape, const View& x, c
 }
 
 void conv_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
-                          const View& y, void* bias) {
-  if (bias != nullptr) bias_gradient(device, bias, weight.dtype, y);
+                          const View& y) {
   if (strips_weight_gradient(device, shape, weight, x, y)) return;
   if (suits_direct(shape)) return direct_weight_gradient(device, shape, weight, x, y);
   if (dnn_conv(device, ConvMap::weight_gradient, shape, x, weight, y, nullptr)) return;

@@ -1,5 +1,4 @@
-// Our own algorithms, beside cuDNN, for the maps of kernels/conv/conv.h on a CUDA device. None writes the
-// gradient of a bias.
+// Our own algorithms, beside cuDNN, for the maps of kernels/conv/conv.h on a CUDA device.
 #pragma once
 
 #include "mezzo/kernels/conv/conv.h"

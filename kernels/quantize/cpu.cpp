@@ -101,12 +101,6 @@ void quantize_part(const Quantization& q, std::int64_t first, std::int64_t count
   cast_scaled(q, first, count, scale.scale);
 }
 
-struct Scale {
-  static void run(float* x, std::int64_t n, float factor) {
-    for (std::int64_t i = 0; i < n; ++i) x[i] *= factor;
-  }
-};
-
 }  // namespace
 
 void quantize_float8(const Quantization& args) {
@@ -117,23 +111,6 @@ void quantize_float8(const Quantization& args) {
                  for (std::int64_t row = begin; row < end; ++row)
                    quantize_part(args, row * args.columns, args.columns, row);
                });
-}
-
-void dequantize_float8(const View& y, const View& codes, const View& inverse) {
-  const std::int64_t total = layout::numel(codes.shape), scales = layout::numel(inverse.shape);
-  const std::int64_t length = scales == 1 ? total : total / std::max<std::int64_t>(1, scales);
-  const auto* const factors = static_cast<const float*>(inverse.data);
-  parallel_for(total, kChunk, [&](std::int64_t begin, std::int64_t end) {
-    alignas(64) float wide[kPart];
-    for (std::int64_t at = begin; at < end;) {
-      const std::int64_t row = at / length, n = std::min({kPart, end - at, (row + 1) * length - at});
-      convert(static_cast<const std::byte*>(codes.data) + at * size_of(codes.dtype), codes.dtype, wide,
-              DType::f32, n);
-      run_isa<Scale>(wide, n, factors[row]);
-      convert(wide, DType::f32, static_cast<std::byte*>(y.data) + at * size_of(y.dtype), y.dtype, n);
-      at += n;
-    }
-  });
 }
 
 }  // namespace mezzo::kernels::cpu

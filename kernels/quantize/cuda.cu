@@ -191,31 +191,6 @@ __global__ void __launch_bounds__(kThreads)
     float8_cast(q, groups, group, largest[group]);
 }
 
-/// y = codes * factor.
-struct Float8Widen {
-  Array y, codes;
-  std::int64_t first;
-  float factor;
-
-  __device__ MEZZO_ALWAYS_INLINE void pack(std::int64_t i) const {
-    const std::int64_t at = (first + i) / kPack;
-    float values[kPack];
-    load_pack<float, Among::stored>(codes.data, codes.dtype, at, values);
-    for (int k = 0; k < kPack; ++k) values[k] *= factor;
-    store_pack<float, Among::floating>(y.data, y.dtype, at, values);
-  }
-  __device__ MEZZO_ALWAYS_INLINE void one(std::int64_t i) const {
-    store<float, Among::floating>(y.data, y.dtype, first + i,
-                                  load<float, Among::stored>(codes.data, codes.dtype, first + i) * factor);
-  }
-};
-
-__global__ void __launch_bounds__(kThreads)
-    dequantize_groups(Array y, Array codes, const float* inverse, Float8Groups groups) {
-  for (std::int64_t group = groups.first_group(); group < groups.groups; group += groups.step())
-    groups.for_each(Float8Widen{y, codes, group * groups.length, inverse[group]});
-}
-
 }  // namespace
 
 void quantize_float8(Device device, const Quantization& args) {
@@ -238,15 +213,6 @@ void quantize_float8(Device device, const Quantization& args) {
   mezzo::cuda::launch(find_largest, groups.blocks(), dim3(groups.threads), shared, stream, args, groups,
                       largest);
   mezzo::cuda::launch(cast_groups, groups.blocks(), dim3(groups.threads), 0, stream, args, groups, largest);
-}
-
-void dequantize_float8(Device device, const View& y, const View& codes, const View& inverse) {
-  const std::int64_t total = layout::numel(codes.shape), scales = layout::numel(inverse.shape);
-  if (total == 0) return;
-  const Float8Groups groups(scales, total / scales, {array_of(y), array_of(codes)});
-  mezzo::cuda::launch(dequantize_groups, groups.blocks(), dim3(groups.threads), 0,
-                      mezzo::cuda::current_stream(device), array_of(y), array_of(codes),
-                      static_cast<const float*>(inverse.data), groups);
 }
 
 }  // namespace mezzo::kernels::cuda

@@ -26,8 +26,4 @@ struct Quantization {
 /// inverse NaN: each product with it is NaN, and a GradScaler sees it. The bits depend on nothing but x.
 MEZZO_KERNEL(quantize_float8, void(const Quantization& args));
 
-/// y = codes * inverse (of the tensor, or of each row), rounded once. `y` and `codes`: [rows, columns],
-/// contiguous, as many elements each; `inverse`: one or [rows].
-MEZZO_KERNEL(dequantize_float8, void(const View& y, const View& codes, const View& inverse));
-
 }  // namespace mezzo::kernels

@@ -1,7 +1,7 @@
 // Single cells, and the loop over layers and directions that RNN, GRU and LSTM share. Each calls its op over
 // sequences (rnn_tanh_sequence, ...) once for all steps of a layer and direction; packed sequences are laid
 // out so that all begin together. An LSTM with a projection, and packed sequences of an RNN with relu, go
-// step by step for those that still run.
+// step by step.
 #include "mezzo/nn/recurrent.h"
 
 #include <array>
@@ -279,40 +279,22 @@ std::string RecurrentLayer::extra_repr() const {
 
 namespace {
 
-/// states = step(x_t, states) over the steps of packed data, or from the last to the first; the first state
-/// is the output. A step is run for the sequences that have it. Forward, shorter sequences keep the state
-/// they had; in reverse, a sequence begins when its last step comes.
+/// The states after each step of x [L, N, ..], states = step(x_t, states), from the last step to the first
+/// in reverse: for steps that no op has for a whole sequence.
 template <class Step>
-std::pair<Tensor, Tensors> run_packed_steps(const Tensor& data, const std::vector<std::int64_t>& batch_sizes,
-                                            const Tensors& initial, bool reverse, const Step& step) {
-  const std::size_t length = batch_sizes.size();
-  // One op for all steps: the gradients of single selections would each be as large as the data.
-  const Tensors pieces = split(data, IntList(batch_sizes.begin(), batch_sizes.end()), 0);
-  std::vector<Tensor> outputs(length);
-  std::vector<std::vector<Tensor>> ended(initial.size());
-  std::int64_t running = reverse ? 0 : batch_sizes[0];
-  Tensors states = initial;
+Tensors run_steps(const Tensor& x, Tensors states, bool reverse, const Step& step) {
+  const auto length = static_cast<std::size_t>(x.size(0));
+  // One op for all steps: the gradients of single selections would each be as large as x.
+  const Tensors pieces = split(x, 1, 0);
+  std::array<std::vector<Tensor>, 2> all;
+  for (std::size_t s = 0; s < states.size(); ++s) all[s].resize(length);
   for (std::size_t k = 0; k < length; ++k) {
     const std::size_t t = reverse ? length - 1 - k : k;
-    const std::int64_t size = batch_sizes[t];
-    for (std::size_t s = 0; s < states.size() && size != running; ++s) {
-      if (size < running) {
-        ended[s].insert(ended[s].begin(), narrow(states[s], 0, size, running - size));
-        states[s] = narrow(states[s], 0, 0, size);
-      } else {
-        const Tensor begin = narrow(initial[s], 0, running, size - running);
-        states[s] = running == 0 ? begin : cat({states[s], begin}, 0);
-      }
-    }
-    running = size;
-    states = step(pieces[t], states);
-    outputs[t] = states[0];
+    states = step(squeeze(pieces[t], 0), states);
+    for (std::size_t s = 0; s < states.size(); ++s) all[s][t] = states[s];
   }
-  for (std::size_t s = 0; s < states.size() && !ended[s].empty(); ++s) {
-    ended[s].insert(ended[s].begin(), states[s]);
-    states[s] = cat(ended[s], 0);
-  }
-  return {cat(outputs, 0), states};
+  for (std::size_t s = 0; s < states.size(); ++s) states[s] = stack(all[s]);
+  return states;
 }
 
 /// Places of packed rows in a [L, N, ..] of sequences that all begin with row 0: from their first step on, or
@@ -339,20 +321,6 @@ struct AlignedRows {
 
 }  // namespace
 
-template <class Step>
-RecurrentLayer::Run RecurrentLayer::run_steps_of(const Steps& steps, std::span<const Tensor> states,
-                                                 bool reverse, const Step& step) {
-  const Tensors initial(states.begin(), states.end());
-  if (steps.packed != nullptr) {
-    auto [output, finals] = run_packed_steps(steps.x, steps.packed->batch_sizes, initial, reverse, step);
-    return {std::move(output), std::move(finals)};
-  }
-  const std::int64_t length = steps.x.size(0), batch = steps.x.size(1);
-  const std::vector<std::int64_t> sizes(static_cast<std::size_t>(length), batch);
-  auto [output, finals] = run_packed_steps(flatten(steps.x, 0, 1), sizes, initial, reverse, step);
-  return {reshape(output, {length, batch, -1}), std::move(finals)};
-}
-
 template <class RunSequence>
 RecurrentLayer::Run RecurrentLayer::run_sequence_of(const Steps& steps, bool reverse,
                                                     const RunSequence& run_sequence) {
@@ -371,7 +339,7 @@ RecurrentLayer::Run RecurrentLayer::run_sequence_of(const Steps& steps, bool rev
   const Device device = steps.x.device();
   const Tensor rows = detail::row_list(aligned.rows, device), last = detail::row_list(aligned.last, device);
   const Tensor padding = zeros({length * batch, features}, {.dtype = steps.x.dtype(), .device = device});
-  // Behind a sequence's end it runs on over zeros: nothing of that is read, and no state can overflow there.
+  // Behind a sequence's end it runs on over zeros, of which nothing is read.
   const Tensors all =
       run_sequence(reshape(index_copy(padding, 0, rows, steps.x), {length, batch, features}), false);
   result.output = index_select(flatten(all[0], 0, 1), 0, rows);
@@ -396,12 +364,20 @@ RNN::RNN(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptio
 RecurrentLayer::Run RNN::run_direction(const Steps& steps, std::span<const Tensor> states,
                                        const RecurrentParams& params, bool reverse) const {
   const bool is_tanh = nonlinearity_ == RNNNonlinearity::tanh;
-  // Behind a sequence's end a state of relu may grow until it overflows, and the weights' gradient with it.
+  // Behind a sequence's end a state of relu could grow until it overflows, and the weights' gradient with it.
+  // So x has one more feature, which is 1 up to there, and states are 0 where it is not.
   if (steps.packed != nullptr && !is_tanh) {
-    return run_steps_of(steps, states, reverse, [&](const Tensor& x, const Tensors& before) -> Tensors {
-      return {
-          rnn_relu_cell(x, before[0], params.weight_ih, params.weight_hh, params.bias_ih, params.bias_hh)};
-    });
+    const std::int64_t features = steps.x.size(1);
+    const TensorOptions like{.dtype = steps.x.dtype(), .device = steps.x.device()};
+    const auto step = [&](const Tensor& marked, const Tensors& before) -> Tensors {
+      const Tensors parts = split(marked, {features, 1}, 1);
+      const Tensor next = rnn_relu_cell(parts[0], before[0], params.weight_ih, params.weight_hh,
+                                        params.bias_ih, params.bias_hh);
+      return {where(ne(parts[1], 0), next, 0)};
+    };
+    return run_sequence_of(
+        {cat({steps.x, ones({steps.x.size(0), 1}, like)}, 1), steps.packed}, reverse,
+        [&](const Tensor& x, bool from_last) { return run_steps(x, {states[0]}, from_last, step); });
   }
   const auto run = is_tanh ? rnn_tanh_sequence : rnn_relu_sequence;
   return run_sequence_of(steps, reverse, [&](const Tensor& x, bool from_last) -> Tensors {
@@ -440,29 +416,24 @@ PackedLSTMOutput LSTM::forward(const PackedSequence& x, const LstmState& state) 
 namespace {
 
 /// The steps of an LSTM with a projection, as ops. x's products of all steps are one.
-struct ProjectedLstm {
-  ProjectedLstm(const Tensor& x, const RecurrentParams& params)
-      : sums(linear(x, params.weight_ih, params.bias_ih)), of(params) {}
-  [[nodiscard]] Tensors operator()(const Tensor& own_sums, const Tensors& before) const {
+Tensors projected_lstm_sequence(const Tensor& x, std::span<const Tensor> states, const RecurrentParams& of,
+                                bool reverse) {
+  const auto step = [&](const Tensor& own_sums, const Tensors& before) -> Tensors {
     const Tensor all = own_sums + linear(before[0], of.weight_hh, of.bias_hh);
     const Tensors gates = split(all, all.size(-1) / kLstmGates, -1);
     const Tensor c =
         sigmoid(gates[1]) * before[1].to(all.dtype()) + sigmoid(gates[0]) * mezzo::tanh(gates[2]);
     return {linear(sigmoid(gates[3]) * mezzo::tanh(c), of.weight_hr), c};
-  }
-  Tensor sums;
-  const RecurrentParams& of;
-};
+  };
+  return run_steps(linear(x, of.weight_ih, of.bias_ih), {states[0], states[1]}, reverse, step);
+}
 
 }  // namespace
 
 RecurrentLayer::Run LSTM::run_direction(const Steps& steps, std::span<const Tensor> states,
                                         const RecurrentParams& params, bool reverse) const {
-  if (params.weight_hr.defined()) {
-    const ProjectedLstm step(steps.x, params);
-    return run_steps_of({step.sums, steps.packed}, states, reverse, step);
-  }
   return run_sequence_of(steps, reverse, [&](const Tensor& x, bool from_last) -> Tensors {
+    if (params.weight_hr.defined()) return projected_lstm_sequence(x, states, params, from_last);
     const LstmSequence found = lstm_sequence(x, {states[0], states[1]}, params.weight_ih, params.weight_hh,
                                              params.bias_ih, params.bias_hh, from_last);
     return {found.output, found.cells};

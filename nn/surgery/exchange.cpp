@@ -32,7 +32,7 @@ Whereabouts whereabouts_of(const Module& top) {
   Whereabouts result;
   PointerSet seen;
   walk(
-      top, [&](const Module& module) { return seen.insert(&module); },
+      top, [&](const Module& module) { return seen.insert(&module).second; },
       [&](const Module& module) {
         each_tensor(module, [&](const Tensor& tensor) {
           if (!result.device) result.device = tensor.device();
@@ -65,11 +65,11 @@ void bring(const std::vector<Tensor>& tensors, const Module& root, const Replace
 Inventory::Added Inventory::add(Module& top) {
   Added added;
   walk(
-      top, [&](const Module& module) { return modules.insert(&module); },
+      top, [&](const Module& module) { return modules.insert(&module).second; },
       [&](Module& module) {
         added.modules.push_back(&module);
         each_tensor(module, [&](const Tensor& tensor) {
-          if (tensors.insert(&tensor.impl())) added.tensors.push_back(tensor);
+          if (tensors.insert(&tensor.impl()).second) added.tensors.push_back(tensor);
         });
         return true;
       });
@@ -156,8 +156,9 @@ NamedTensors parameters_of(const Module& top, const Wanted& wanted) {
 /// Leaves those parameters of a list that `chosen` picks, each tensor once.
 template <class Chosen>
 void retain(NamedTensors& list, PointerSet& listed, const Chosen& chosen) {
-  std::erase_if(
-      list, [&](const auto& entry) { return !chosen(entry.second) || !listed.insert(&entry.second.impl()); });
+  std::erase_if(list, [&](const auto& entry) {
+    return !chosen(entry.second) || !listed.insert(&entry.second.impl()).second;
+  });
 }
 
 }  // namespace
@@ -183,11 +184,11 @@ std::vector<std::pair<Tensor, Tensor>> changed_parameters(const std::vector<Repl
     NamedTensors gone, fresh;
     if (!staying.contains(entry.before.get()))
       gone = parameters_of(*entry.before, [&](const Module& module) {
-        return !staying.contains(&module) && seen.insert(&module);
+        return !staying.contains(&module) && seen.insert(&module).second;
       });
     if (!originals.holds(*entry.after))
       fresh = parameters_of(*entry.after, [&](const Module& module) {
-        return !originals.holds(module) && seen.insert(&module);
+        return !originals.holds(module) && seen.insert(&module).second;
       });
     retain(gone, listed, [&](const Tensor& tensor) {
       return originals.holds(tensor) && !still_there.contains(&tensor.impl());

@@ -54,7 +54,7 @@ std::vector<const Module*> detail::modules_below(const Module& root) {
   std::vector<const Module*> result;
   PointerSet seen;
   walk(
-      root, [&](const Module& module) { return seen.insert(&module); },
+      root, [&](const Module& module) { return seen.insert(&module).second; },
       [&](const Module& module) {
         if (&module != &root) result.push_back(&module);
         return true;

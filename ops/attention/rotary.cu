@@ -82,18 +82,11 @@ Outputs rotary_forward(const ForwardArgs<RotaryAttrs>& args) {
 Tensor rotate(const Tensor& x, const Tensor& cos, const Tensor& sin, const RotaryAttrs& attrs);
 
 Gradients rotary_vjp(const VjpArgs<RotaryAttrs>& args) {
-  const auto [interleaved, inverse] = args.attrs;
+  // Angles seldom need a gradient: theirs comes from the composition.
   Gradients result(3);
-  if (args.needs(0)) result[0] = rotate(args.grad(), args.in(1), args.in(2), {interleaved, !inverse});
-  if (!args.needs(1) && !args.needs(2)) return result;
-  const DType compute = compute_dtype(args.in(0).dtype());
-  const std::int64_t count = args.in(1).shape().back();
-  const Pairs x(to(args.in(0), compute), count, interleaved), g(to(args.grad(), compute), count, interleaved);
-  if (args.needs(1)) result[1] = g.first * x.first + g.second * x.second;
-  if (args.needs(2)) {
-    const Tensor turned = g.second * x.first - g.first * x.second;
-    result[2] = inverse ? neg(turned) : turned;
-  }
+  if (args.needs(1) || args.needs(2)) result = decomposed(args);
+  const RotaryAttrs back{args.attrs.interleaved, !args.attrs.inverse};
+  if (args.needs(0)) result[0] = rotate(args.grad(), args.in(1), args.in(2), back);
   return result;
 }
 

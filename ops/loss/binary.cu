@@ -1,6 +1,7 @@
 // binary_cross_entropy of probabilities and of logits, and their gradients in one pass.
 #include "mezzo/kernels/math/math.h"
 #include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/ops/activation.h"
 #include "mezzo/ops/loss/common.h"
 
 namespace mezzo {
@@ -55,6 +56,7 @@ struct LogitCrossEntropyGradientFn {
 };
 
 using LossArgs = ForwardArgs<LossAttrs>;
+using LossBackwardAttrs = WithDType<LossAttrs>;
 using LossBackwardArgs = ForwardArgs<LossBackwardAttrs>;
 
 constexpr std::string_view kBce = "binary_cross_entropy";
@@ -112,41 +114,15 @@ Outputs bce_backward_forward(const LossBackwardArgs& args) {
   return loss_gradient<3>(kBackwardName, gradient, args.in(0), {&x, &target, &weight}, x.shape(), args.attrs);
 }
 
-/// The factor of all gradients here: grad * weight * scale, in the compute type.
-Tensor weighted_grad(const LossBackwardArgs& args, DType compute) {
-  const double scale = reduction_scale(args.attrs.reduction, args.in(1).shape());
-  const Tensor grad = input_as(args, 0, compute) * scale;
-  const Tensor weight = input_as(args, 3, compute);
-  return weight.defined() ? grad * weight : grad;
-}
-
+/// Not through the loss's own composition: the contract bounds the quotient, not the logarithms' slopes.
 Outputs bce_backward_reference(const LossBackwardArgs& args) {
   const DType compute = compute_dtype(args.in(0).dtype());
-  const Tensor x = input_as(args, 1, compute);
-  const Tensor target = input_as(args, 2, compute);
+  const Tensor x = input_as(args, 1, compute), target = input_as(args, 2, compute);
   const Tensor variance = clamp(x * (1.0 - x), 1e-12);  // before x - target: see kl_div
   const Tensor slope = (x - target) / variance;
-  return to(slope * weighted_grad(args, compute), args.attrs.dtype.value_or(args.in(0).dtype()));
-}
-
-std::vector<Sample<LossBackwardAttrs>> bce_backward_samples() {
-  const SampleInput x = op_samples::real({3, 5}, 0.1, 0.9);
-  const SampleInput target = op_samples::real({3, 5}, 0, 1);
-  return {{{op_samples::real({}), x, target, op_samples::absent()}, {Reduction::mean}},
-          {{op_samples::real({3, 5}), x, target, op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
-}
-constexpr Op<LossBackwardAttrs> bce_backward_op = gradient_op<LossBackwardAttrs>(
-    kBackwardName, bce_backward_samples, bce_backward_forward, bce_backward_reference, tensor_set(3));
-
-Gradients bce_vjp(const VjpArgs<LossAttrs>& args) {
-  // Targets and weights seldom need a gradient: theirs comes from the composition.
-  Gradients gradients(3);
-  if (args.needs(1) || args.needs(2)) gradients = decomposed(args);
-  if (!args.needs(0)) return gradients;
-  const LossBackwardAttrs attrs{args.attrs.reduction, args.wanted(0)};
-  gradients[0] =
-      bind(bce_backward_op, {args.grad(), args.stored_in(0), args.stored_in(1), args.stored_in(2)}, attrs);
-  return gradients;
+  const Tensor grad = input_as(args, 0, compute) * reduction_scale(args.attrs.reduction, x.shape());
+  const Tensor weighted = args.in(3).defined() ? grad * input_as(args, 3, compute) : grad;
+  return to(slope * weighted, args.attrs.dtype.value_or(args.in(0).dtype()));
 }
 
 std::vector<Sample<LossAttrs>> bce_samples() {
@@ -156,6 +132,15 @@ std::vector<Sample<LossAttrs>> bce_samples() {
           {{x, target, op_samples::real({3, 5}, 0.5, 2)}, {Reduction::sum}},
           {{x, target, op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
+Shape result_shape(const Sample<LossAttrs>& call) {
+  return call.attrs.reduction == Reduction::none ? call.inputs[0].shape : Shape{};
+}
+std::vector<Sample<LossBackwardAttrs>> bce_backward_samples() {
+  return loss_gradient_samples(bce_samples(), result_shape);
+}
+constexpr Op<LossBackwardAttrs> bce_backward_op = gradient_op<LossBackwardAttrs>(
+    kBackwardName, bce_backward_samples, bce_backward_forward, bce_backward_reference, tensor_set(3));
+
 constexpr Op<LossAttrs> bce_op{
     .info = {.name = kBce,
              .category = Category::banned,
@@ -164,7 +149,7 @@ constexpr Op<LossAttrs> bce_op{
              .optional_inputs = tensor_set(2)},
     .samples = bce_samples,
     .forward = bce_forward,
-    .vjp = bce_vjp,
+    .vjp = loss_vjp<bce_backward_op, LossAttrs>,
     .saves = {~0U, 0},
     .reference = bce_reference,
 };
@@ -189,10 +174,9 @@ Outputs logits_reference(const LossArgs& args) {
   const Tensor target = input_as(args, 1, compute);
   const Tensor weight = input_as(args, 2, compute);
   const Tensor pos_weight = input_as(args, 3, compute);
-  const Tensor tail = log(exp(neg(abs(x))) + 1.0);
-  const Tensor of_true = target * (relu(neg(x)) + tail);
-  const Tensor losses =
-      (1.0 - target) * (relu(x) + tail) + (pos_weight.defined() ? of_true * pos_weight : of_true);
+  const Tensor of_true = target * logsigmoid(x);
+  const Tensor positive = pos_weight.defined() ? of_true * pos_weight : of_true;
+  const Tensor losses = neg((1.0 - target) * logsigmoid(neg(x)) + positive);
   return to(reduced(weight.defined() ? losses * weight : losses, args.attrs.reduction), result);
 }
 
@@ -208,49 +192,23 @@ Outputs logits_backward_forward(const LossBackwardArgs& args) {
                           x.shape(), args.attrs);
 }
 
-Outputs logits_backward_reference(const LossBackwardArgs& args) {
-  const DType compute = compute_dtype(args.in(0).dtype());
-  const Tensor x = input_as(args, 1, compute);
-  const Tensor target = input_as(args, 2, compute);
-  const Tensor pos_weight = input_as(args, 4, compute);
-  const Tensor of_true = target * sigmoid(neg(x));
-  const Tensor slope = (1.0 - target) * sigmoid(x) - (pos_weight.defined() ? of_true * pos_weight : of_true);
-  return to(slope * weighted_grad(args, compute), args.attrs.dtype.value_or(args.in(0).dtype()));
-}
-
-std::vector<Sample<LossBackwardAttrs>> logits_backward_samples() {
-  const SampleInput x = op_samples::real({3, 5});
-  const SampleInput target = op_samples::real({3, 5}, 0, 1);
-  const SampleInput weight = op_samples::real({5}, 0.5, 2);
-  return {{{op_samples::real({}), x, target, op_samples::absent(), op_samples::absent()}, {Reduction::mean}},
-          {{op_samples::real({3, 5}), x, target, weight, weight}, {Reduction::none}}};
-}
-constexpr Op<LossBackwardAttrs> logits_backward_op =
-    gradient_op<LossBackwardAttrs>(kLogitsBackwardName, logits_backward_samples, logits_backward_forward,
-                                   logits_backward_reference, tensor_set(3, 4));
-
-Gradients logits_vjp(const VjpArgs<LossAttrs>& args) {
-  Gradients gradients(4);
-  if (args.needs(1) || args.needs(2) || args.needs(3)) gradients = decomposed(args);
-  if (!args.needs(0)) return gradients;
-  const LossBackwardAttrs attrs{args.attrs.reduction, args.wanted(0)};
-  gradients[0] =
-      bind(logits_backward_op,
-           {args.grad(), args.stored_in(0), args.stored_in(1), args.stored_in(2), args.stored_in(3)}, attrs);
-  return gradients;
-}
-
 std::vector<Sample<LossAttrs>> logits_samples() {
-  const SampleInput x = op_samples::smooth({3, 5});
+  const SampleInput x = op_samples::real({3, 5});
   const SampleInput target = op_samples::real({3, 5}, 0, 1);
   const SampleInput weight = op_samples::real({3, 5}, 0.5, 2);
   return {{{x, target, op_samples::absent(), op_samples::absent()}, {Reduction::mean}},
           {{x, target, weight, op_samples::absent()}, {Reduction::sum}},
           {{x, target, op_samples::absent(), op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
+std::vector<Sample<LossBackwardAttrs>> logits_backward_samples() {
+  return loss_gradient_samples(logits_samples(), result_shape);
+}
+constexpr Op<LossBackwardAttrs> logits_backward_op =
+    gradient_op<LossBackwardAttrs>(kLogitsBackwardName, logits_backward_samples, logits_backward_forward,
+                                   loss_gradient_reference<logits_reference, LossAttrs>, tensor_set(3, 4));
 constexpr Op<LossAttrs> logits_op =
     fused_op<LossAttrs>(kLogitsName, Category::fp32, logits_samples, logits_forward, logits_reference,
-                        logits_vjp, {~0U, 0}, tensor_set(2, 3));
+                        loss_vjp<logits_backward_op, LossAttrs>, {~0U, 0}, tensor_set(2, 3));
 
 const Registered binary_losses_registered{bce_backward_op, bce_op, logits_backward_op, logits_op};
 

@@ -114,9 +114,4 @@ Tensor weight_of_targets(const ClassMasks& masks, const ClassDims& dims, const T
   return sum(where(masks.own, along_classes(dims, weight), 0.0));
 }
 
-Tensor grad_of_rows(const ClassDims& dims, const Tensor& grad, Reduction reduction, const Tensor& divisor) {
-  if (reduction == Reduction::none) return unsqueeze(grad, static_cast<std::int64_t>(dims.dim));
-  return reduction == Reduction::sum ? grad : grad / divisor;
-}
-
 }  // namespace mezzo::ops

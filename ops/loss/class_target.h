@@ -56,9 +56,6 @@ struct ClassMasks {
 /// The divisor of the mean for class indices; differentiable in the weight.
 [[nodiscard]] Tensor weight_of_targets(const ClassMasks& masks, const ClassDims& dims, const Tensor& weight,
                                        DType compute);
-/// grad as a factor on gradients of the input's shape, for a mean divided by `divisor`.
-[[nodiscard]] Tensor grad_of_rows(const ClassDims& dims, const Tensor& grad, Reduction reduction,
-                                  const Tensor& divisor);
 [[nodiscard]] inline Dims class_dim(const ClassDims& dims) { return {static_cast<std::int64_t>(dims.dim)}; }
 
 }  // namespace mezzo::ops

@@ -77,15 +77,15 @@ Outputs nll_backward_forward(const ForwardArgs<NllBackwardAttrs>& args) {
 }
 
 Outputs nll_backward_reference(const ForwardArgs<NllBackwardAttrs>& args) {
-  const DType compute = compute_dtype(args.in(0).dtype());
-  const ClassDims dims = class_dims(kNllBackward, args.attrs.shape);
-  const Tensor weight = input_as(args, 2, compute);
-  const ClassMasks masks = class_masks(dims, args.in(1), args.attrs.ignore_index);
-  const Tensor divisor =
-      args.attrs.reduction == Reduction::mean ? weight_of_targets(masks, dims, weight, compute) : Tensor();
-  const Tensor scale = neg(grad_of_rows(dims, input_as(args, 0, compute), args.attrs.reduction, divisor));
-  const Tensor factor = weight.defined() ? scale * along_classes(dims, weight) : scale;
-  return to(where(masks.own, factor, 0.0), args.attrs.dtype.value_or(args.in(0).dtype()));
+  const Tensor& grad = args.in(0);
+  const DType compute = compute_dtype(grad.dtype());
+  const NllLossAttrs attrs{args.attrs.ignore_index, args.attrs.reduction};
+  const auto loss = [&](const Tensor& x) -> Tensor {
+    return nll_reference({{x, args.in(1), args.in(2)}, attrs});
+  };
+  const Tensor anywhere = zeros(args.attrs.shape, {.dtype = compute, .device = grad.device()});
+  const Tensor found = composed_loss_gradient(input_as(args, 0, compute), anywhere, loss);
+  return to(found, args.attrs.dtype.value_or(grad.dtype()));
 }
 
 std::vector<Sample<NllBackwardAttrs>> nll_backward_samples() {
@@ -124,21 +124,13 @@ constexpr Op<NllLossAttrs> nll_op = fused_op<NllLossAttrs>(kNll, Category::fp32,
 constexpr const char* kCross = "cross_entropy";
 constexpr const char* kCrossBackward = "cross_entropy_backward";
 
-/// Options of both directions; `dtype` is only for the gradient.
-struct CrossEntropyBackwardAttrs {
-  std::int64_t ignore_index = -100;
-  Reduction reduction = Reduction::mean;
-  double label_smoothing = 0;
-  std::optional<DType> dtype = {};
-  MEZZO_FIELDS(CrossEntropyBackwardAttrs, ignore_index, reduction, label_smoothing, dtype)
-};
+using CrossEntropyBackwardAttrs = WithDType<CrossEntropyAttrs>;
 
 bool is_probabilities(const Tensor& target) { return is_floating(target.dtype()); }
 
 /// Checks x, target, weight and options, and prepares the target for the kernels.
-template <class A>
 PreparedTarget prepared(const char* op, const ClassDims& dims, const Tensor& x, const Tensor& target,
-                        const Tensor& weight, const A& attrs, DType compute) {
+                        const Tensor& weight, const CrossEntropyAttrs& attrs, DType compute) {
   require_class_weight(op, dims, weight);
   if (!(attrs.label_smoothing >= 0 && attrs.label_smoothing <= 1)) {
     throw ValueError(op, "a label_smoothing in [0, 1]", number_text(attrs.label_smoothing), "0 turns it off");
@@ -179,38 +171,30 @@ Outputs cross_forward(const ForwardArgs<CrossEntropyAttrs>& args) {
   return target.reduced(losses, args.attrs.reduction, result);
 }
 
-/// q of the contract: the smoothed target, 0 in rows that are ignored. Shape of x.
-template <class A>
-Tensor smoothed_target(const ClassDims& dims, const Tensor& target, const A& attrs, DType compute) {
-  const double shared = attrs.label_smoothing / static_cast<double>(dims.classes);
-  if (is_probabilities(target)) return to(target, compute) * (1.0 - attrs.label_smoothing) + shared;
-  const ClassMasks masks = class_masks(dims, target, attrs.ignore_index);
-  const Tensor smoothed = to(masks.own, compute) * (1.0 - attrs.label_smoothing) + shared;
-  return where(masks.valid, smoothed, 0.0);
-}
-
-/// The divisor of a mean.
-Tensor mean_divisor(const ClassDims& dims, const Tensor& target, const Tensor& weight,
-                    std::int64_t ignore_index, DType compute) {
-  if (!is_probabilities(target))
-    return weight_of_targets(class_masks(dims, target, ignore_index), dims, weight, compute);
-  return full({}, static_cast<double>(layout::numel(dims.rows)),
-              {.dtype = compute, .device = target.device()});
-}
-
 Outputs cross_reference(const ForwardArgs<CrossEntropyAttrs>& args) {
-  const DType result = cross_dtype(args);
-  const DType compute = compute_dtype(result);
+  const Tensor& target = args.in(1);
+  const DType result = cross_dtype(args), compute = compute_dtype(result);
   const ClassDims dims = class_dims(kCross, args.in(0).shape());
   const Tensor log_p = log_softmax(input_as(args, 0, compute), static_cast<std::int64_t>(dims.dim));
   const Tensor weight = input_as(args, 2, compute);
   const Tensor weighted = weight.defined() ? log_p * along_classes(dims, weight) : log_p;
-  const Tensor q = smoothed_target(dims, args.in(1), args.attrs, compute);
+  // q of the contract, and the divisor of a mean.
+  const double kept = 1.0 - args.attrs.label_smoothing,
+               shared = args.attrs.label_smoothing / static_cast<double>(dims.classes);
+  Tensor q, divisor;
+  if (is_probabilities(target)) {
+    q = to(target, compute) * kept + shared;
+    divisor = full({}, static_cast<double>(layout::numel(dims.rows)),
+                   {.dtype = compute, .device = target.device()});
+  } else {
+    const ClassMasks masks = class_masks(dims, target, args.attrs.ignore_index);
+    q = where(masks.valid, to(masks.own, compute) * kept + shared, 0.0);
+    divisor = weight_of_targets(masks, dims, weight, compute);
+  }
   const Tensor losses = neg(sum(q * weighted, class_dim(dims)));
   if (args.attrs.reduction == Reduction::none) return to(losses, result);
   const Tensor total = sum(losses);
-  if (args.attrs.reduction == Reduction::sum) return to(total, result);
-  return to(total / mean_divisor(dims, args.in(1), weight, args.attrs.ignore_index, compute), result);
+  return to(args.attrs.reduction == Reduction::sum ? total : total / divisor, result);
 }
 
 /// Inputs: grad, x, target, weight.
@@ -232,43 +216,6 @@ Outputs cross_backward_forward(const ForwardArgs<CrossEntropyBackwardAttrs>& arg
   return out;
 }
 
-Outputs cross_backward_reference(const ForwardArgs<CrossEntropyBackwardAttrs>& args) {
-  const DType compute = compute_dtype(args.in(0).dtype());
-  const ClassDims dims = class_dims(kCrossBackward, args.in(1).shape());
-  const Tensor p = softmax(input_as(args, 1, compute), static_cast<std::int64_t>(dims.dim));
-  const Tensor weight = input_as(args, 3, compute);
-  const Tensor q = smoothed_target(dims, args.in(2), args.attrs, compute);
-  const Tensor masses = weight.defined() ? q * along_classes(dims, weight) : q;
-  const Tensor slope = p * sum(masses, class_dim(dims), true) - masses;
-  const Tensor divisor = args.attrs.reduction == Reduction::mean
-                             ? mean_divisor(dims, args.in(2), weight, args.attrs.ignore_index, compute)
-                             : Tensor();
-  const Tensor scale = grad_of_rows(dims, input_as(args, 0, compute), args.attrs.reduction, divisor);
-  return to(slope * scale, args.attrs.dtype.value_or(args.in(0).dtype()));
-}
-
-std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
-  const SampleInput weight = op_samples::real({4}, 0.5, 2);
-  return {{{op_samples::real({}), op_samples::real({5, 4}), op_samples::index({5}, 4), weight},
-           {.label_smoothing = 0.1}},
-          {{op_samples::real({5}), op_samples::real({5, 4}), op_samples::real({5, 4}, 0, 1), weight},
-           {.reduction = Reduction::none}}};
-}
-constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op = gradient_op<CrossEntropyBackwardAttrs>(
-    kCrossBackward, cross_backward_samples, cross_backward_forward, cross_backward_reference, tensor_set(3));
-
-Gradients cross_vjp(const VjpArgs<CrossEntropyAttrs>& args) {
-  // Probabilities and weights seldom need a gradient: theirs comes from the composition.
-  Gradients gradients(3);
-  if (args.needs(1) || args.needs(2)) gradients = decomposed(args);
-  if (!args.needs(0)) return gradients;
-  const CrossEntropyBackwardAttrs attrs{args.attrs.ignore_index, args.attrs.reduction,
-                                        args.attrs.label_smoothing, args.wanted(0)};
-  gradients[0] =
-      bind(cross_backward_op, {args.grad(), args.stored_in(0), args.stored_in(1), args.stored_in(2)}, attrs);
-  return gradients;
-}
-
 std::vector<Sample<CrossEntropyAttrs>> cross_samples() {
   const SampleInput weight = op_samples::real({4}, 0.5, 2);
   const SampleInput probabilities = op_samples::real({5, 4}, 0, 1);
@@ -281,9 +228,17 @@ std::vector<Sample<CrossEntropyAttrs>> cross_samples() {
        {.reduction = Reduction::sum}},
       {{op_samples::real({5, 4}), probabilities, weight}, {.label_smoothing = 0.1}}};
 }
+std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
+  return loss_gradient_samples(cross_samples(), [](const Sample<CrossEntropyAttrs>& call) {
+    return call.attrs.reduction == Reduction::none ? class_dims(kCross, call.inputs[0].shape).rows : Shape{};
+  });
+}
+constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op = gradient_op<CrossEntropyBackwardAttrs>(
+    kCrossBackward, cross_backward_samples, cross_backward_forward,
+    loss_gradient_reference<cross_reference, CrossEntropyAttrs>, tensor_set(3));
 constexpr Op<CrossEntropyAttrs> cross_op =
     fused_op<CrossEntropyAttrs>(kCross, Category::fp32, cross_samples, cross_forward, cross_reference,
-                                cross_vjp, {~0U, 0}, tensor_set(2));
+                                loss_vjp<cross_backward_op, CrossEntropyAttrs>, {~0U, 0}, tensor_set(2));
 
 const Registered classification_registered{nll_backward_op, nll_op, cross_backward_op, cross_op};
 

@@ -17,11 +17,15 @@ struct LossAttrs {
   Reduction reduction = Reduction::mean;
   MEZZO_FIELDS(LossAttrs, reduction)
 };
-/// `dtype`: of the result; default: the gradient's.
-struct LossBackwardAttrs {
-  Reduction reduction = Reduction::mean;
+/// Options of a loss's gradient op: the loss's, and the dtype of the gradient; default: the loss's.
+template <class A>
+struct WithDType : A {
   std::optional<DType> dtype = {};
-  MEZZO_FIELDS(LossBackwardAttrs, reduction, dtype)
+  WithDType() = default;
+  WithDType(const A& attrs, std::optional<DType> wanted = {}) : A(attrs), dtype(wanted) {}
+  static constexpr auto fields() {
+    return std::tuple_cat(A::fields(), std::tuple{attr("dtype", &WithDType::dtype)});
+  }
 };
 
 /// dtype of a loss of x and a floating target. Autocast's f32 does not narrow f64.
@@ -89,7 +93,7 @@ template <std::size_t N, class F>
 template <std::size_t N, class F>
 [[nodiscard]] Tensor loss_gradient(std::string_view op, F f, const Tensor& grad,
                                    const std::array<const Tensor*, N>& inputs, const Shape& shape,
-                                   const LossBackwardAttrs& attrs) {
+                                   const WithDType<LossAttrs>& attrs) {
   require_floating(op, grad);
   require_loss_grad(op, grad, attrs.reduction, shape);
   std::array<kernels::View, N + 1> views;
@@ -118,6 +122,58 @@ template <class A>
 [[nodiscard]] inline Tensor reduced(const Tensor& losses, Reduction reduction) {
   if (reduction == Reduction::none) return losses;
   return reduction == Reduction::sum ? sum(losses) : mean(losses);
+}
+
+/// The gradient of x through `loss`, a composition that gives the loss, in plain ops.
+template <class F>
+[[nodiscard]] Tensor composed_loss_gradient(const Tensor& grad, const Tensor& x, F loss) {
+  return composed_gradients({x}, std::array{true}, {grad},
+                            [&](const Tensors& own) -> Outputs { return loss(own[0]); })[0];
+}
+
+// --- gradient ops. Inputs: grad, then those of the loss, whose x is the first
+
+/// The reference of a loss's gradient op: the gradient of x through the loss's own reference.
+template <auto Reference, class A>
+[[nodiscard]] Outputs loss_gradient_reference(const ForwardArgs<WithDType<A>>& args) {
+  const DType dtype = args.in(0).dtype(), compute = compute_dtype(dtype);
+  SmallVector<TensorRef, 8> inputs(args.inputs.begin() + 1, args.inputs.end());
+  const auto loss = [&](const Tensor& x) -> Tensor {
+    inputs[0] = x;
+    return Reference(ForwardArgs<A>{Inputs(inputs), args.attrs});
+  };
+  const Tensor found = composed_loss_gradient(input_as(args, 0, compute), input_as(args, 1, compute), loss);
+  return to(found, args.attrs.dtype.value_or(dtype));
+}
+
+/// The calls of a loss's gradient op that follow those of the loss; `shape` gives the shape of one's result.
+template <class A, class F>
+[[nodiscard]] std::vector<Sample<WithDType<A>>> loss_gradient_samples(const std::vector<Sample<A>>& calls,
+                                                                      F shape) {
+  std::vector<Sample<WithDType<A>>> list;
+  for (const Sample<A>& call : calls) {
+    if (call.inputs[0].shape.empty()) continue;  // shows nothing that the others do not
+    list.push_back({call.inputs, {call.attrs}});
+    list.back().inputs.insert(list.back().inputs.begin(), op_samples::real(shape(call)));
+  }
+  return list;
+}
+
+/// The gradient of x by its op; those of all other inputs, which are seldom asked for, by the composition.
+template <const auto& kGradientOp, class A>
+[[nodiscard]] Gradients loss_vjp(const VjpArgs<A>& args) {
+  Gradients gradients(args.num_inputs());
+  Tensors inputs{args.grad(), args.stored_in(0)};
+  bool composes = false;
+  for (std::size_t i = 1; i < args.num_inputs(); ++i) {
+    composes = composes || args.needs(i);
+    inputs.push_back(args.stored_in(i));
+  }
+  if (composes) gradients = decomposed(args);
+  if (!args.needs(0)) return gradients;
+  const SmallVector<TensorRef, 8> refs(inputs.begin(), inputs.end());
+  gradients[0] = bind(kGradientOp, Inputs(refs), WithDType<A>{args.attrs, args.wanted(0)});
+  return gradients;
 }
 
 }  // namespace mezzo::ops

@@ -25,11 +25,7 @@ struct CtcAttrs {
   std::optional<std::int64_t> longest = {};
   MEZZO_FIELDS(CtcAttrs, blank, reduction, zero_infinity, longest)
 };
-/// With the dtype of the gradient; default: grad's.
-struct CtcBackwardAttrs : CtcAttrs {
-  std::optional<DType> dtype = {};
-  MEZZO_FIELDS(CtcBackwardAttrs, blank, reduction, zero_infinity, longest, dtype)
-};
+using CtcBackwardAttrs = WithDType<CtcAttrs>;
 
 // --- what is passed, checked
 
@@ -184,15 +180,6 @@ Outputs ctc_forward(const ForwardArgs<CtcAttrs>& args) {
   return to(inputs.batch().samples == 0 ? mean(losses) : sum(losses / inputs.divisors()), result);
 }
 
-Gradients ctc_vjp(const VjpArgs<CtcAttrs>& args) {
-  const CtcBackwardAttrs attrs{args.attrs, args.wanted(0)};
-  Gradients gradients(4);
-  gradients[0] =
-      bind(ctc_backward_op,
-           {args.grad(), args.stored_in(0), args.stored_in(1), args.stored_in(2), args.stored_in(3)}, attrs);
-  return gradients;
-}
-
 std::vector<Sample<CtcAttrs>> ctc_samples() {
   using op_samples::index, op_samples::real;
   return {{{real({6, 2, 4}, -3, 0), index({2, 2}, 4), index({2}, 7), index({2}, 3)}, {.zero_infinity = true}},
@@ -208,7 +195,7 @@ constexpr Op<CtcAttrs> ctc_op{
                          .second_gradient = "it is refused, as in PyTorch"}},
     .samples = ctc_samples,
     .forward = ctc_forward,
-    .vjp = ctc_vjp,
+    .vjp = loss_vjp<ctc_backward_op, CtcAttrs>,
     .saves = save_inputs(0, 1, 2, 3),
 };
 const Registered ctc_registered{ctc_op};

@@ -2,14 +2,14 @@
 // pass and the gradient of x in another, from what a loss says about itself.
 //
 // A loss is a struct derived from ElementwiseLoss with Attrs (which have a `reduction`), kName,
-// kBackwardName, samples(), and four functions: loss(attrs) and slope(attrs), functors of (x, target);
-// losses(attrs, x, target) and slopes(attrs, x, target), the same as plain compositions. The members of
-// ElementwiseLoss may be replaced.
+// kBackwardName, samples(), and three functions: loss(attrs) and slope(attrs), functors of (x, target), and
+// losses(attrs, x, target), the loss as a plain composition. The members of ElementwiseLoss may be replaced.
 #pragma once
 
 #include "mezzo/kernels/math/math.h"
 #include "mezzo/kernels/math/scalar_math.h"
 #include "mezzo/ops/loss/common.h"
+#include "mezzo/ops/shape.h"
 
 namespace mezzo::ops {
 
@@ -39,17 +39,6 @@ struct ElementwiseLoss {
   template <class A>
   static double factor(const A& /*attrs*/, const Shape& /*x*/) {
     return 1;
-  }
-};
-
-/// A loss's options and the dtype of the gradient; default: the loss's.
-template <class A>
-struct WithDType : A {
-  std::optional<DType> dtype = {};
-  WithDType() = default;
-  WithDType(const A& attrs, std::optional<DType> wanted = {}) : A(attrs), dtype(wanted) {}
-  static constexpr auto fields() {
-    return std::tuple_cat(A::fields(), std::tuple{attr("dtype", &WithDType::dtype)});
   }
 };
 
@@ -91,29 +80,29 @@ Outputs elementwise_loss_backward(const ForwardArgs<WithDType<typename L::Attrs>
   const auto slope = L::slope(args.attrs);
   const SlopeGradientFn<decltype(slope)> gradient{slope, slope_scale<L>(args.attrs, x.shape(), shape)};
   return loss_gradient<2>(L::kBackwardName, gradient, args.in(0), {&x, &target}, shape,
-                          {L::reduction(args.attrs), args.attrs.dtype});
+                          {LossAttrs{L::reduction(args.attrs)}, args.attrs.dtype});
 }
 
 template <class L>
 Outputs elementwise_loss_backward_reference(const ForwardArgs<WithDType<typename L::Attrs>>& args) {
-  const DType compute = compute_dtype(args.in(0).dtype());
-  const Tensor x = input_as(args, 1, compute), target = input_as(args, 2, compute);
+  const DType dtype = args.in(0).dtype(), compute = compute_dtype(dtype);
+  const Tensor &x = args.in(1), target = input_as(args, 2, compute);
   const Shape shape = layout::broadcast(L::kBackwardName, x.shape(), target.shape());
-  const Tensor grad = input_as(args, 0, compute) * slope_scale<L>(args.attrs, x.shape(), shape);
-  return to(L::slopes(args.attrs, x, target) * grad, args.attrs.dtype.value_or(args.in(0).dtype()));
+  const auto loss = [&](const Tensor& own) {
+    return reduced(L::losses(args.attrs, own, target), L::reduction(args.attrs)) *
+           L::factor(args.attrs, x.shape());
+  };
+  const Tensor found =
+      composed_loss_gradient(input_as(args, 0, compute), expand(input_as(args, 1, compute), shape), loss);
+  return to(found, args.attrs.dtype.value_or(dtype));
 }
 
 template <class L>
 std::vector<Sample<WithDType<typename L::Attrs>>> elementwise_loss_backward_samples() {
-  std::vector<Sample<WithDType<typename L::Attrs>>> list;
-  for (const auto& forward : L::samples()) {
-    const SampleInput &x = forward.inputs[0], &target = forward.inputs[1];
-    if (x.shape.empty()) continue;  // shows nothing that the others do not
-    const bool none = L::reduction(forward.attrs) == Reduction::none;
-    const Shape shape = none ? layout::broadcast(L::kName, x.shape, target.shape) : Shape{};
-    list.push_back({{op_samples::real(shape), x, target}, {forward.attrs}});
-  }
-  return list;
+  return loss_gradient_samples(L::samples(), [](const Sample<typename L::Attrs>& call) {
+    const bool none = L::reduction(call.attrs) == Reduction::none;
+    return none ? layout::broadcast(L::kName, call.inputs[0].shape, call.inputs[1].shape) : Shape{};
+  });
 }
 
 template <class L>

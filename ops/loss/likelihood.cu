@@ -1,6 +1,5 @@
 // kl_div and poisson_nll_loss.
 #include "mezzo/ops/loss/elementwise.h"
-#include "mezzo/ops/shape.h"
 
 namespace mezzo {
 
@@ -85,10 +84,6 @@ struct KlDiv : ElementwiseLoss {
     const Tensor own = log(where(eq(target, 0), 1.0, target));
     return target * own - mixed;
   }
-  static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
-    return expand(neg(attrs.log_target ? exp(target) : target),
-                  layout::broadcast(kName, x.shape(), target.shape()));
-  }
   static std::vector<Sample<Attrs>> samples() {
     return {{{real({3, 5}, -3, 0), real({3, 5}, 0.1, 1)}, {}},
             {{real({3, 5}, -3, 0), real({5}, -3, 0)}, {KlDivReduction::sum, true}},
@@ -103,15 +98,13 @@ struct PoissonNll : ElementwiseLoss {
   static auto loss(const Attrs& attrs) { return PoissonNllFn{attrs.log_input, attrs.full, attrs.eps}; }
   static auto slope(const Attrs& attrs) { return PoissonNllSlopeFn{attrs.log_input, attrs.eps}; }
   static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
-    Tensor losses = attrs.log_input ? exp(x) - target * x : x - target * log(x + attrs.eps);
+    const Tensor of_target = target * (attrs.log_input ? x : log(x + attrs.eps));
+    const Tensor losses = (attrs.log_input ? exp(x) : x) - of_target;
     if (!attrs.full) return losses;
     constexpr double kTwoPi = 6.283185307179586;
     const Tensor large = gt(target, 1), t = where(large, target, 1.0), root = 0.5 * log(t * kTwoPi);
     const Tensor own = log(t);
     return losses + where(large, t * own - t + root, 0.0);
-  }
-  static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
-    return attrs.log_input ? exp(x) - target : 1.0 - target / (x + attrs.eps);
   }
   static std::vector<Sample<Attrs>> samples() {
     return {{{real({3, 5}), real({3, 5}, 0, 3)}, {}},

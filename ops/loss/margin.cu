@@ -1,4 +1,5 @@
 // soft_margin_loss, hinge_embedding_loss and margin_ranking_loss.
+#include "mezzo/ops/activation.h"
 #include "mezzo/ops/loss/elementwise.h"
 
 namespace mezzo {
@@ -63,11 +64,7 @@ struct SoftMargin : ElementwiseLoss {
   static auto loss(const Attrs& /*attrs*/) { return SoftMarginFn{}; }
   static auto slope(const Attrs& /*attrs*/) { return SoftMarginSlopeFn{}; }
   static Tensor losses(const Attrs& /*attrs*/, const Tensor& x, const Tensor& target) {
-    const Tensor z = neg(x * target);
-    return relu(z) + log(exp(neg(abs(z))) + 1.0);
-  }
-  static Tensor slopes(const Attrs& /*attrs*/, const Tensor& x, const Tensor& target) {
-    return neg(target) * sigmoid(neg(x * target));
+    return neg(logsigmoid(x * target));
   }
   static std::vector<Sample<Attrs>> samples() {
     return {{{smooth({3, 5}), smooth({3, 5})}, {Reduction::mean}},
@@ -92,10 +89,6 @@ struct HingeEmbedding : ElementwiseLoss {
   static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     const Tensor far = clamp(attrs.margin - x, 0.0);
     return where(ne(target, -1), x, 0.0) + where(ne(target, 1), far, 0.0);
-  }
-  static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
-    const Tensor far = logical_and(ne(target, 1), ge(attrs.margin - x, 0));
-    return to(ne(target, -1), x.dtype()) - to(far, x.dtype());
   }
   static std::vector<Sample<Attrs>> samples() {
     return {{{smooth({3, 5}, 1), constant({3, 5}, 1, 1)}, {1, Reduction::mean}},

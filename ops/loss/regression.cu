@@ -44,7 +44,6 @@ struct SquaredError : Distance {
   static Tensor losses(const Attrs& /*attrs*/, const Tensor& x, const Tensor& target) {
     return square(x - target);
   }
-  static Tensor slopes(const Attrs& /*attrs*/, const Tensor& x, const Tensor& target) { return x - target; }
 };
 
 struct AbsoluteError : Distance {
@@ -53,9 +52,6 @@ struct AbsoluteError : Distance {
   static AbsoluteErrorSlopeFn slope(const Attrs& /*attrs*/) { return {}; }
   static Tensor losses(const Attrs& /*attrs*/, const Tensor& x, const Tensor& target) {
     return abs(x - target);
-  }
-  static Tensor slopes(const Attrs& /*attrs*/, const Tensor& x, const Tensor& target) {
-    return sign(x - target);
   }
 };
 

@@ -80,11 +80,6 @@ struct SmoothL1 : ElementwiseLoss {
     if (attrs.beta == 0) return distance;
     return joined(distance, attrs.beta, distance - 0.5 * attrs.beta, difference, 0.5 / attrs.beta);
   }
-  static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
-    const Tensor difference = x - target;
-    if (attrs.beta == 0) return sign(difference);
-    return where(ge(abs(difference), attrs.beta), sign(difference), difference / attrs.beta);
-  }
   static std::vector<Sample<Attrs>> samples() {
     // Within beta, beyond it, and with no beta.
     return {{{real({3, 5}, 0, 0.4), real({3, 5}, 0.5, 0.9)}, {}},
@@ -112,10 +107,6 @@ struct Huber : ElementwiseLoss {
   static Tensor losses(const Attrs& attrs, const Tensor& x, const Tensor& target) {
     const Tensor difference = x - target, distance = abs(difference);
     return joined(distance, attrs.delta, (distance - 0.5 * attrs.delta) * attrs.delta, difference, 0.5);
-  }
-  static Tensor slopes(const Attrs& attrs, const Tensor& x, const Tensor& target) {
-    const Tensor difference = x - target;
-    return where(ge(abs(difference), attrs.delta), sign(difference) * attrs.delta, difference);
   }
   static std::vector<Sample<Attrs>> samples() {
     return {{{real({3, 5}, 0, 0.4), real({3, 5}, 0.5, 0.9)}, {}},

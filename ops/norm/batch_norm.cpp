@@ -181,8 +181,11 @@ Outputs backward_reference(const ForwardArgs<BatchNormBackwardAttrs>& args) {
   const Backward b(args);
   RowStatistics given;
   if (!args.attrs.training) given = {input_as(args, 2, b.compute), input_as(args, 3, b.compute), true};
-  return b.norm.composed_backward(input_as(args, 0, b.compute), input_as(args, 1, b.compute),
-                                  input_as(args, 4, b.compute), given, args.attrs.eps, b.request);
+  const auto forward = [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    return b.norm.composed_forward(x, weight, bias, given, args.attrs.eps);
+  };
+  return composed_norm_gradients(input_as(args, 0, b.compute), input_as(args, 1, b.compute),
+                                 input_as(args, 4, b.compute), {b.norm.channels()}, b.request, forward);
 }
 
 std::vector<Sample<BatchNormBackwardAttrs>> backward_samples() {

@@ -34,10 +34,10 @@ Tensor row_scale(const Tensor& x, const Dims& over, bool centered) {
 
 }  // namespace
 
-ComposedNorm::Parts ComposedNorm::parts(const Tensor& x) const {
+Tensor ComposedNorm::normalized(const Tensor& x) const {
   if (variance.defined()) {
     const Tensor rstd = rsqrt(variance + eps);
-    return {(mean.defined() ? x - mean : x) * rstd, rstd, {}};
+    return (mean.defined() ? x - mean : x) * rstd;
   }
   // Rows with a scale are so wide that eps is nothing to their variance; it may vanish.
   const bool scaled = x.dtype() == DType::f32 && x.numel() > 0;
@@ -45,32 +45,26 @@ ComposedNorm::Parts ComposedNorm::parts(const Tensor& x) const {
   const Tensor values = scaled ? x * scale : x;
   const Tensor shifted = centered ? values - mezzo::mean(values, over, true) : values;
   const Tensor spread = mezzo::mean(shifted * shifted, over, true);
-  const Tensor rstd = rsqrt(scaled ? spread + scale * scale * eps : spread + eps);
-  return {shifted * rstd, rstd, scale};
+  return shifted * rsqrt(scaled ? spread + scale * scale * eps : spread + eps);
 }
 
 Tensor ComposedNorm::forward(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-  Tensor y = parts(x).normalized;
+  Tensor y = normalized(x);
   if (weight.defined()) y = y * weight;
   return bias.defined() ? y + bias : y;
 }
 
-Outputs ComposedNorm::backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
-                               const Shape& parameters, const GradientRequest& request) const {
-  const Parts found = parts(x);
-  Outputs outputs;
-  if (request.input) {
-    Tensor rest = weight.defined() ? grad * weight : grad;
-    const Tensor dot = rest * found.normalized;
-    if (!variance.defined()) {
-      if (centered) rest = rest - mezzo::mean(rest, over, true);
-      rest = rest - found.normalized * mezzo::mean(dot, over, true);
-    }
-    const Tensor gradient = rest * found.rstd;
-    outputs.push_back(found.scale.defined() ? gradient * found.scale : gradient);
-  }
-  if (request.weight) outputs.push_back(sum_to(grad * found.normalized, parameters));
-  if (request.bias) outputs.push_back(sum_to(grad, parameters));
+Outputs composed_norm_gradients(
+    const Tensor& grad, const Tensor& x, const Tensor& weight, const Shape& parameters,
+    const GradientRequest& request,
+    const std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)>& forward) {
+  // The gradient of an absent weight is that of ones.
+  const Tensor factors = weight.defined() ? weight : ones(parameters, options_of(x));
+  Outputs outputs = composed_gradients(
+      {x, factors, zeros(parameters, options_of(x))}, std::array{request.input, request.weight, request.bias},
+      {grad}, [&](const Tensors& own) -> Outputs { return forward(own[0], own[1], own[2]); });
+  for (std::size_t i = 0; i < outputs.size(); ++i)
+    outputs[i] = to(outputs[i], request.input && i == 0 ? request.input_dtype : request.parameter_dtype);
   return outputs;
 }
 
@@ -182,33 +176,15 @@ Tensor ChannelNorm::along_channels(const Tensor& parameter) const {
   return parameter.defined() ? reshape(parameter, {1, blocked_[1], blocked_[2], 1}) : parameter;
 }
 
-ComposedNorm ChannelNorm::plain(const RowStatistics& given, double eps) const {
-  return {.over = over_,
-          .eps = eps,
-          .centered = true,
-          .mean = along_channels(given.mean),
-          .variance = along_channels(given.variance)};
-}
-
 Tensor ChannelNorm::composed_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                      const RowStatistics& given, double eps) const {
-  const Tensor y =
-      plain(given, eps).forward(reshape(x, blocked_), along_channels(weight), along_channels(bias));
+  const ComposedNorm plain{.over = over_,
+                           .eps = eps,
+                           .centered = true,
+                           .mean = along_channels(given.mean),
+                           .variance = along_channels(given.variance)};
+  const Tensor y = plain.forward(reshape(x, blocked_), along_channels(weight), along_channels(bias));
   return reshape(y, x.shape());
-}
-
-Outputs ChannelNorm::composed_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
-                                       const RowStatistics& given, double eps,
-                                       const GradientRequest& request) const {
-  Outputs outputs = plain(given, eps)
-                        .backward(reshape(grad, blocked_), reshape(x, blocked_), along_channels(weight),
-                                  {1, blocked_[1], blocked_[2], 1}, request);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const bool input = request.input && i == 0;
-    outputs[i] = to(reshape(outputs[i], input ? x.shape() : Shape{channels_}),
-                    input ? request.input_dtype : request.parameter_dtype);
-  }
-  return outputs;
 }
 
 RowStatistics ChannelNorm::composed_statistics(const Tensor& x) const {

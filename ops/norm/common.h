@@ -2,6 +2,8 @@
 // batch_norm and instance_norm use too.
 #pragma once
 
+#include <functional>
+
 #include "mezzo/kernels/norm/norm.h"
 #include "mezzo/ops/detail/composed.h"
 #include "mezzo/ops/norm.h"
@@ -86,17 +88,17 @@ struct ComposedNorm {
   Tensor mean, variance = {};  ///< given statistics; undefined: x's
 
   [[nodiscard]] Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias) const;
-  /// The gradients asked for; parameters' gradients have the shape `parameters`.
-  [[nodiscard]] Outputs backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
-                                 const Shape& parameters, const GradientRequest& request) const;
 
  private:
-  struct Parts {
-    Tensor normalized, rstd;
-    Tensor scale;  ///< the factor that x was multiplied by; undefined: 1
-  };
-  [[nodiscard]] Parts parts(const Tensor& x) const;
+  [[nodiscard]] Tensor normalized(const Tensor& x) const;
 };
+
+/// The reference of a backward op: the gradients that `request` asks for, through `forward`, a normalization
+/// of x, weight and bias in plain ops. Parameters have the shape `parameters`.
+[[nodiscard]] Outputs composed_norm_gradients(
+    const Tensor& grad, const Tensor& x, const Tensor& weight, const Shape& parameters,
+    const GradientRequest& request,
+    const std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)>& forward);
 
 // --- group_norm, instance_norm, batch_norm
 
@@ -158,19 +160,15 @@ class ChannelNorm {
   [[nodiscard]] Outputs backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
                                  const RowStatistics& statistics, double eps, const GradientRequest& request,
                                  DType compute) const;
-  /// Both in plain ops, of tensors in the compute type; the results keep it. `given` statistics are one per
+  /// In plain ops, of tensors in the compute type; the result keeps it. `given` statistics are one per
   /// channel.
   [[nodiscard]] Tensor composed_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                         const RowStatistics& given, double eps) const;
-  [[nodiscard]] Outputs composed_backward(const Tensor& grad, const Tensor& x, const Tensor& weight,
-                                          const RowStatistics& given, double eps,
-                                          const GradientRequest& request) const;
   /// Mean and biased variance of x's rows in plain ops, [rows].
   [[nodiscard]] RowStatistics composed_statistics(const Tensor& x) const;
 
  private:
   ChannelNorm(std::string_view op, const Shape& shape, std::int64_t groups);
-  [[nodiscard]] ComposedNorm plain(const RowStatistics& given, double eps) const;
   /// A parameter [C], shown along the channels of `blocked_`.
   [[nodiscard]] Tensor along_channels(const Tensor& parameter) const;
   /// The layout of x in one of the two memory formats.

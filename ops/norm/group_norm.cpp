@@ -59,8 +59,11 @@ Outputs backward_forward(const ForwardArgs<GroupNormBackwardAttrs>& args) {
 }
 Outputs backward_reference(const ForwardArgs<GroupNormBackwardAttrs>& args) {
   const Backward b(args);
-  return b.norm.composed_backward(input_as(args, 0, b.compute), input_as(args, 1, b.compute),
-                                  input_as(args, 2, b.compute), {}, args.attrs.eps, b.request);
+  const auto forward = [&](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    return b.norm.composed_forward(x, weight, bias, {}, args.attrs.eps);
+  };
+  return composed_norm_gradients(input_as(args, 0, b.compute), input_as(args, 1, b.compute),
+                                 input_as(args, 2, b.compute), {b.norm.channels()}, b.request, forward);
 }
 
 std::vector<Sample<GroupNormBackwardAttrs>> backward_samples() {

@@ -160,13 +160,9 @@ Outputs backward_reference(const ForwardArgs<BackwardAttrs>& args) {
                            .eps = args.attrs.eps,
                            .centered = kKind == RowNorm::layer,
                            .mean = {}};
-  Outputs outputs = plain.backward(input_as(args, 0, compute), input_as(args, 1, compute),
-                                   input_as(args, 2, compute), args.attrs.normalized_shape, request);
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const bool input = request.input && i == 0;
-    outputs[i] = to(outputs[i], input ? request.input_dtype : request.parameter_dtype);
-  }
-  return outputs;
+  return composed_norm_gradients(input_as(args, 0, compute), input_as(args, 1, compute),
+                                 input_as(args, 2, compute), args.attrs.normalized_shape, request,
+                                 std::bind_front(&ComposedNorm::forward, plain));
 }
 
 std::vector<Sample<BackwardAttrs>> backward_samples() {

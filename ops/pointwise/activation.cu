@@ -3,6 +3,7 @@
 
 #include "mezzo/kernels/math/activation_math.h"
 #include "mezzo/kernels/pointwise/cpu_16bit.h"
+#include "mezzo/ops/elementary.h"
 #include "mezzo/ops/pointwise/activation_common.h"
 
 namespace mezzo {
@@ -45,13 +46,13 @@ struct GeluFn {
   }
   MEZZO_HD MEZZO_ALWAYS_INLINE float of_16_bits(float x) const { return x * normal<Fused>(x).cdf; }
 };
+inline constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
 struct GeluBackwardFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    constexpr T kInverseSqrt2Pi = T(0.39894228040143267794);
     const auto [cdf, bell] = normal(x);
-    return grad * (cdf + x * (kInverseSqrt2Pi * bell));
+    return grad * (cdf + x * (T(kInverseSqrt2Pi) * bell));
   }
 };
 /// Constants of the tanh form of gelu, x/2 (1 + tanh u(x)) = x sigmoid(2 u(x)), where 1 + tanh would have no
@@ -101,15 +102,12 @@ constexpr Op<NoAttrs> sigmoid_op = elementwise_op("sigmoid", Category::passthrou
 Outputs sigmoid_backward_forward(const Args& args) {
   return map_backward("sigmoid_backward", SigmoidBackwardFn{}, args.in(0), args.in(1));
 }
-Gradients sigmoid_backward_vjp(const Vjps& args) {
-  const Tensor grad = args.grad(), out = args.in(1);
-  Gradients result{args.needs(0) ? sigmoid_backward(grad, out) : Tensor(), Tensor()};
-  if (args.needs(1)) result[1] = mul(mul(widened(grad), args.in(0)), sub(1, mul(widened(out), 2)));
-  return result;
+Outputs sigmoid_backward_reference(const Args& args) {
+  const Tensor grad = widened(args.in(0)), out = widened(args.in(1));
+  return to(mul(grad, mul(out, sub(1, out))), args.in(0).dtype());
 }
-constexpr Op<NoAttrs> sigmoid_backward_op =
-    elementwise_op("sigmoid_backward", Category::passthrough, backward_samples, sigmoid_backward_forward,
-                   sigmoid_backward_vjp, save_inputs(0, 1));
+constexpr Op<NoAttrs> sigmoid_backward_op = pointwise_gradient_op(
+    "sigmoid_backward", backward_samples, sigmoid_backward_forward, sigmoid_backward_reference);
 
 // --- tanh
 
@@ -120,43 +118,24 @@ constexpr Op<NoAttrs> tanh_op =
 Outputs tanh_backward_forward(const Args& args) {
   return map_backward("tanh_backward", TanhBackwardFn{}, args.in(0), args.in(1));
 }
-Gradients tanh_backward_vjp(const Vjps& args) {
-  const Tensor grad = args.grad(), out = args.in(1);
-  Gradients result{args.needs(0) ? tanh_backward(grad, out) : Tensor(), Tensor()};
-  if (args.needs(1)) result[1] = mul(mul(widened(grad), args.in(0)), mul(out, -2));
-  return result;
+Outputs tanh_backward_reference(const Args& args) {
+  const Tensor grad = widened(args.in(0)), out = widened(args.in(1));
+  return to(mul(grad, sub(1, square(out))), args.in(0).dtype());
 }
 constexpr Op<NoAttrs> tanh_backward_op =
-    elementwise_op("tanh_backward", Category::passthrough, backward_samples, tanh_backward_forward,
-                   tanh_backward_vjp, save_inputs(0, 1));
+    pointwise_gradient_op("tanh_backward", backward_samples, tanh_backward_forward, tanh_backward_reference);
 
 // --- silu
 
-Outputs silu_forward(const Args& args) {
-  require_floating("silu", args.in(0));
-  return real_unary<SiluFn>(args);
-}
-Gradients silu_vjp(const Vjps& args) { return {silu_backward(args.grad(), args.in(0))}; }
-constexpr Op<NoAttrs> silu_op =
-    elementwise_op("silu", Category::passthrough, any_samples, silu_forward, silu_vjp, save_inputs(0));
-
-Outputs silu_backward_forward(const Args& args) {
-  return map_backward("silu_backward", SiluBackwardFn{}, args.in(0), args.in(1));
-}
-Gradients silu_backward_vjp(const Vjps& args) {
-  const Tensor grad = args.grad();
-  Gradients result{args.needs(0) ? silu_backward(grad, args.in(1)) : Tensor(), Tensor()};
-  if (args.needs(1)) {
-    // silu'' = s (1 - s) (2 + x (1 - 2 s))
-    const Tensor x = widened(args.in(1)), s = sigmoid(x);
-    const Tensor second = mul(mul(s, sub(1, s)), add(mul(x, sub(1, mul(s, 2))), 2));
-    result[1] = mul(mul(second, grad), args.in(0));
+struct Silu : PlainActivation<Curved, SiluFn, SiluBackwardFn> {
+  static constexpr std::string_view name = "silu", backward_name = "silu_backward";
+  static std::vector<Sample<NoAttrs>> samples() { return any_samples(); }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const NoAttrs& /*attrs*/) {
+    const Tensor s = sigmoid(x);
+    return mul(grad, mul(s, add(mul(x, sub(1, s)), 1)));
   }
-  return result;
-}
-constexpr Op<NoAttrs> silu_backward_op =
-    elementwise_op("silu_backward", Category::passthrough, backward_samples, silu_backward_forward,
-                   silu_backward_vjp, save_inputs(0, 1));
+};
+const RegisteredActivation<Silu> silu_registered;
 
 // --- gelu
 
@@ -180,60 +159,47 @@ std::vector<Sample<GeluAttrs>> gelu_samples() {
 constexpr Op<GeluAttrs> gelu_op = elementwise_op<GeluAttrs>("gelu", Category::passthrough, gelu_samples,
                                                             gelu_forward, gelu_vjp, save_inputs(0));
 
-/// Second derivative of gelu: (2 - x^2) exp(-x^2 / 2) / sqrt(2 pi).
-Tensor gelu_second(const Tensor& x) {
-  constexpr double kInverseSqrt2Pi = 0.39894228040143267794;
-  const Tensor square_x = square(x);
-  return mul(mul(sub(2, square_x), exp(mul(square_x, -0.5))), kInverseSqrt2Pi);
-}
-/// Of its tanh form, with u as in GeluTanhFn and t = tanh(u): (1 - t^2) (u' + x/2 (u'' - 2 t u'^2)).
-Tensor gelu_tanh_second(const Tensor& x) {
-  const Tensor square_x = square(x);
-  const Tensor t = tanh(mul(mul(x, add(mul(square_x, kGeluCubic), 1)), kGeluScale));
-  const Tensor du = mul(add(mul(square_x, 3 * kGeluCubic), 1), kGeluScale);
-  const Tensor d2u = mul(x, 6 * kGeluCubic * kGeluScale);
-  const Tensor bend = sub(d2u, mul(mul(t, square(du)), 2));
-  return mul(sub(1, square(t)), add(du, mul(mul(x, bend), 0.5)));
-}
-
 Outputs gelu_backward_forward(const ForwardArgs<GeluAttrs>& args) {
   if (args.attrs.approximate == GeluApproximation::tanh)
     return map_backward("gelu_backward", GeluTanhBackwardFn{}, args.in(0), args.in(1));
   return map_backward("gelu_backward", GeluBackwardFn{}, args.in(0), args.in(1));
 }
-Gradients gelu_backward_vjp(const VjpArgs<GeluAttrs>& args) {
-  const Tensor grad = args.grad();
-  const bool with_tanh = args.attrs.approximate == GeluApproximation::tanh;
-  Gradients result{args.needs(0) ? gelu_backward(grad, args.in(1), args.attrs.approximate) : Tensor(),
-                   Tensor()};
-  if (args.needs(1)) {
-    const Tensor x = widened(args.in(1));
-    result[1] = mul(mul(with_tanh ? gelu_tanh_second(x) : gelu_second(x), grad), args.in(0));
+Outputs gelu_backward_reference(const ForwardArgs<GeluAttrs>& args) {
+  const Tensor grad = widened(args.in(0)), x = widened(args.in(1)), square_x = square(x);
+  Tensor slope;
+  if (args.attrs.approximate == GeluApproximation::tanh) {
+    const Tensor s = sigmoid(mul(mul(x, add(mul(square_x, kGeluCubic), 1)), 2 * kGeluScale));
+    const Tensor of_exponent = mul(add(mul(square_x, 3 * kGeluCubic), 1), 2 * kGeluScale);
+    slope = add(s, mul(mul(x, mul(s, sub(1, s))), of_exponent));
+  } else {
+    const Tensor cdf = mul(add(erf(mul(x, 0.70710678118654752440)), 1), 0.5);
+    slope = add(cdf, mul(x, mul(exp(mul(square_x, -0.5)), kInverseSqrt2Pi)));
   }
-  return result;
+  return to(mul(grad, slope), args.in(0).dtype());
 }
 std::vector<Sample<GeluAttrs>> gelu_backward_samples() {
   return {{{op_samples::real({3, 5}), op_samples::real({3, 5})}},
           {{op_samples::real({3, 5}), op_samples::real({3, 5})}, {GeluApproximation::tanh}}};
 }
-constexpr Op<GeluAttrs> gelu_backward_op =
-    elementwise_op<GeluAttrs>("gelu_backward", Category::passthrough, gelu_backward_samples,
-                              gelu_backward_forward, gelu_backward_vjp, save_inputs(0, 1));
+constexpr Op<GeluAttrs> gelu_backward_op = pointwise_gradient_op<GeluAttrs>(
+    "gelu_backward", gelu_backward_samples, gelu_backward_forward, gelu_backward_reference);
 
 const Registered activation_registered{sigmoid_op, sigmoid_backward_op, tanh_op, tanh_backward_op,
-                                       silu_op,    silu_backward_op,    gelu_op, gelu_backward_op};
+                                       gelu_op,    gelu_backward_op};
 
 }  // namespace
 
 Tensor sigmoid(const Tensor& x) { return bind(sigmoid_op, {x}); }
 Tensor tanh(const Tensor& x) { return bind(tanh_op, {x}); }
-Tensor silu(const Tensor& x) { return bind(silu_op, {x}); }
+Tensor silu(const Tensor& x) { return bind(kActivationOp<Silu>, {x}); }
 Tensor gelu(const Tensor& x, GeluApproximation approximate) { return bind(gelu_op, {x}, {approximate}); }
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& out) {
   return bind(sigmoid_backward_op, {grad, out});
 }
 Tensor tanh_backward(const Tensor& grad, const Tensor& out) { return bind(tanh_backward_op, {grad, out}); }
-Tensor silu_backward(const Tensor& grad, const Tensor& x) { return bind(silu_backward_op, {grad, x}); }
+Tensor silu_backward(const Tensor& grad, const Tensor& x) {
+  return bind(kActivationBackwardOp<Silu>, {grad, x});
+}
 Tensor gelu_backward(const Tensor& grad, const Tensor& x, GeluApproximation approximate) {
   return bind(gelu_backward_op, {grad, x}, {approximate});
 }

@@ -22,6 +22,18 @@ template <class F>
   return map_gradient(op, f, grad, value);
 }
 
+/// The descriptor of an elementwise gradient op of (grad, value), and of the public ops that it equals, by
+/// which it is differentiated.
+template <class A = NoAttrs>
+[[nodiscard]] constexpr Op<A> pointwise_gradient_op(std::string_view name, typename Op<A>::SampleList samples,
+                                                    typename Op<A>::Forward forward,
+                                                    typename Op<A>::Forward reference,
+                                                    std::type_identity_t<Vjp<A>> vjp = kDecomposed) {
+  Op<A> op = elementwise_op<A>(name, Category::passthrough, samples, forward, vjp, save_inputs(0, 1));
+  op.reference = reference;
+  return op;
+}
+
 /// The descriptor of A's gradient, for ops to refer to before it is defined.
 template <class A>
 [[nodiscard]] const Op<typename A::Attrs>& backward_descriptor();
@@ -72,14 +84,9 @@ template <class A>
 constexpr Op<typename A::Attrs> kActivationOp = elementwise_op<typename A::Attrs>(
     A::name, A::category, A::samples, activation_forward<A>, activation_vjp<A>, save_inputs(0));
 template <class A>
-constexpr Op<typename A::Attrs> kActivationBackwardOp{
-    .info = {.name = A::backward_name, .category = Category::passthrough, .elementwise = true},
-    .samples = activation_backward_samples<A>,
-    .forward = activation_backward_forward<A>,
-    .vjp = activation_backward_vjp<A>,
-    .saves = save_inputs(0, 1),
-    .reference = activation_backward_reference<A>,
-};
+constexpr Op<typename A::Attrs> kActivationBackwardOp = pointwise_gradient_op<typename A::Attrs>(
+    A::backward_name, activation_backward_samples<A>, activation_backward_forward<A>,
+    activation_backward_reference<A>, activation_backward_vjp<A>);
 template <class A>
 const Op<typename A::Attrs>& backward_descriptor() {
   return kActivationBackwardOp<A>;

@@ -10,13 +10,14 @@
 //   step_gradient(to, grad, later, gates, before, now, compute): its gradient, given those of its results by
 //     themselves and through later steps; `before` and `now`: the state c (kHasC) or h before and after it.
 //     `to.state` may be in the memory of `later`,
-//   composed_step and composed_step_gradient: the same in plain ops, in the dtype of their arguments.
+//   composed_step: the step in plain ops, in the dtype of its arguments.
 #pragma once
 
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "mezzo/autograd/grad_mode.h"
 #include "mezzo/ops/factory.h"
 #include "mezzo/ops/matmul.h"
 #include "mezzo/ops/recurrent/common.h"
@@ -197,36 +198,6 @@ Outputs cell_backward_forward(const ForwardArgs<SequenceAttrs>& args) {
 }
 
 template <class Cell>
-Outputs cell_backward_reference(const ForwardArgs<SequenceAttrs>& args) {
-  const CellBackward<Cell> b(args);
-  const DType compute = common_compute(args), dtype = b.states.dtype();
-  const auto gradient = [&](const Tensor& grad, std::int64_t columns) {
-    return composed_gradient(grad, with_columns(b.states.shape(), columns), b.states.device(), compute);
-  };
-  const std::int64_t hidden = b.states.size(-1);
-  const CellStep grad{gradient(b.grad.h, hidden), Cell::kHasC ? gradient(b.grad.c, hidden) : Tensor(),
-                      Cell::kKept > 0 ? gradient(b.grad.gates, Cell::kKept * hidden) : Tensor()};
-  const Tensor weight = to(transpose(b.w_hh, 0, 1), compute);
-  std::vector<Tensor> of_x(static_cast<std::size_t>(b.order.length)), of_h(of_x);
-  CellStep later;
-  const auto sum = [](const Tensor& own, const Tensor& more) { return more.defined() ? own + more : own; };
-  for (std::int64_t k = b.order.length; k-- > 0;) {
-    const std::int64_t t = b.order[k];
-    const auto place = static_cast<std::size_t>(t);
-    const CellStep own = at(grad, t);
-    const CellStepGradient found = Cell::composed_step_gradient(
-        {sum(own.h, later.h), sum(own.c, later.c), own.gates}, in_dtype(at(b.gates, t), compute),
-        in_dtype(b.before(k), compute), to(at(b.states, t), compute));
-    of_x[place] = to(found.of_x, dtype), of_h[place] = in_dtype(found.of_h, dtype);
-    const Tensor through = linear(to(Cell::kSeparate ? of_h[place] : of_x[place], compute), weight);
-    later = {Cell::kSeparate ? through + found.state : through, Cell::kHasC ? found.state : Tensor(), {}};
-  }
-  const bool sequence = is_sequence(b.states.shape());
-  return backward_outputs<Cell>(stacked(of_x, sequence), Cell::kSeparate ? stacked(of_h, sequence) : Tensor(),
-                                later);
-}
-
-template <class Cell>
 std::vector<Sample<SequenceAttrs>> cell_backward_samples() {
   using op_samples::absent;
   using op_samples::real;
@@ -248,19 +219,23 @@ std::vector<Sample<SequenceAttrs>> cell_backward_samples() {
 }
 
 template <class Cell>
-inline constexpr Op<SequenceAttrs> kCellBackwardOp = [] {
-  Op<SequenceAttrs> op =
-      gradient_op<SequenceAttrs>(Cell::kBackward, cell_backward_samples<Cell>, cell_backward_forward<Cell>,
-                                 cell_backward_reference<Cell>, (1U << kCellOutputs<Cell>)-1);
-  op.info.opt_out.low_precision =
-      "rounds the gradients of products between its steps, as a loop of cells does: a test compares the two";
-  return op;
-}();
+inline constexpr Op<SequenceAttrs> kCellBackwardOp = {
+    .info = {.name = Cell::kBackward,
+             .category = Category::passthrough,
+             .optional_inputs = (1U << kCellOutputs<Cell>)-1,
+             .opt_out = {.low_precision = "rounds the gradients of products between its steps, as a loop of "
+                                          "cells does: a test compares the two"}},
+    .samples = cell_backward_samples<Cell>,
+    .forward = cell_backward_forward<Cell>,
+    .vjp = NotDifferentiable{"where a second gradient may follow, the first is the composition's"},
+    .saves = kSaveNothing,
+};
 
 // --- the two ops
 
 template <class Cell, class A>
 Gradients cell_vjp(const VjpArgs<A>& args) {
+  if (grad_enabled()) return decomposed(args);            // the composition can be differentiated again
   constexpr std::size_t kWeight = kCellStates<Cell> + 1;  // of x; that of h and both biases follow
   const bool sequence = is_sequence(args.in_shape(0));
   const Order order = order_of(args.in_shape(0), is_reversed(args.attrs));
@@ -294,12 +269,12 @@ Gradients cell_vjp(const VjpArgs<A>& args) {
   return result;
 }
 
-/// Inputs and outputs that a vjp reads: all but the biases; of a single step h' only where it is the state
-/// that its gradient reads.
+/// Inputs and outputs that a vjp reads: of a single step h' only where it is the state that its gradient
+/// reads.
 template <class Cell>
 [[nodiscard]] constexpr Saves cell_saves(bool sequence) {
-  const std::uint32_t inputs = (1U << (kCellStates<Cell> + 3)) - 1, outputs = (1U << kCellOutputs<Cell>)-1;
-  return {inputs, sequence || Cell::kKept == 0 ? outputs : outputs & ~1U};
+  const std::uint32_t outputs = (1U << kCellOutputs<Cell>)-1;
+  return {~0U, sequence || Cell::kKept == 0 ? outputs : outputs & ~1U};
 }
 template <class Cell>
 [[nodiscard]] constexpr std::uint32_t biases() {

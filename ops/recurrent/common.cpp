@@ -111,10 +111,6 @@ Tensors composed_gates(const Tensor& gates, std::int64_t count) {
   return split(gates, IntList(static_cast<std::size_t>(count), gates.size(1) / count), 1);
 }
 
-Tensor composed_gradient(const Tensor& grad, const Shape& shape, Device device, DType compute) {
-  return grad.defined() ? to(grad, compute) : zeros(shape, {.dtype = compute, .device = device});
-}
-
 Tensor stacked(const std::vector<Tensor>& steps, bool sequence) { return sequence ? stack(steps) : steps[0]; }
 
 Outputs call_cell(const Op<NoAttrs>& op, Inputs inputs, std::size_t states) {

@@ -146,8 +146,6 @@ class CellViews : public std::array<kernels::View, N> {
                                       DType compute);
 /// The `count` gates of [N, count H] in plain ops.
 [[nodiscard]] Tensors composed_gates(const Tensor& gates, std::int64_t count);
-/// A gradient in `compute`; zeros of that shape where there is none.
-[[nodiscard]] Tensor composed_gradient(const Tensor& grad, const Shape& shape, Device device, DType compute);
 /// Steps given one by one.
 [[nodiscard]] Tensor stacked(const std::vector<Tensor>& steps, bool sequence);
 

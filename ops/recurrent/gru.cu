@@ -73,17 +73,6 @@ struct GruCell {
         CellViews<11>(shape).state(grad.h).state(later.h).gates(grad.gates, 4).gates(gates, 4).state(before),
         compute);
   }
-  static CellStepGradient composed_step_gradient(const CellStep& grad, const Tensor& gates,
-                                                 const Tensor& before, const Tensor& /*now*/) {
-    const Tensors gate = composed_gates(gates, kKept), own = composed_gates(grad.gates, kKept);
-    const Tensor &r = gate[0], &z = gate[1], &n = gate[2], &m = gate[3];
-    // A statement for each operand, as the compiler chooses the order of an operator's: see kl_div
-    // (ops/loss).
-    const Tensor slope_n = 1 - n * n, of_n = (own[2] + grad.h * (1 - z)) * slope_n;
-    const Tensor slope_r = 1 - r, of_r = (own[0] + of_n * m) * r * slope_r;
-    const Tensor slope_z = 1 - z, of_z = (own[1] + grad.h * (before - n)) * z * slope_z;
-    return {cat({of_r, of_z, of_n}, 1), cat({of_r, of_z, own[3] + of_n * r}, 1), grad.h * z};
-  }
 };
 const RegisteredCell<GruCell> gru_registered;
 

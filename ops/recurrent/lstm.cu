@@ -79,14 +79,6 @@ struct LstmCell {
                           .state(now),
                       compute);
   }
-  static CellStepGradient composed_step_gradient(const CellStep& grad, const Tensor& gates,
-                                                 const Tensor& before, const Tensor& now) {
-    const Tensors gate = composed_gates(gates, kKept);
-    const Tensor &i = gate[0], &f = gate[1], &g = gate[2], &o = gate[3];
-    const Tensor t = tanh(now), of_c = grad.c + grad.h * o * (1 - t * t);
-    const Tensor of_gates = grad.gates + cat({of_c * g, of_c * before, of_c * i, grad.h * t}, 1);
-    return {of_gates * cat({i * (1 - i), f * (1 - f), 1 - g * g, o * (1 - o)}, 1), {}, of_c * f};
-  }
 };
 const RegisteredCell<LstmCell> lstm_registered;
 

@@ -36,7 +36,6 @@ struct Tanh {
   using Function = kernels::scalar::TanhFn;
   using Gradient = kernels::scalar::TanhBackwardFn;
   static Tensor apply(const Tensor& x) { return tanh(x); }
-  static Tensor gradient(const Tensor& grad, const Tensor& out) { return tanh_backward(grad, out); }
 };
 struct Relu {
   static constexpr std::string_view kCell = "rnn_relu_cell", kSequence = "rnn_relu_sequence",
@@ -44,7 +43,6 @@ struct Relu {
   using Function = kernels::scalar::ReluFn;
   using Gradient = kernels::scalar::ReluBackwardFn;
   static Tensor apply(const Tensor& x) { return relu(x); }
-  static Tensor gradient(const Tensor& grad, const Tensor& out) { return relu_backward(grad, out); }
 };
 
 template <class Activation>
@@ -71,10 +69,6 @@ struct RnnCell {
     kernels::cell_map(now.device(), RnnCellBackwardFn<typename Activation::Gradient>{},
                       CellViews<1>(shape).state(to.of_x),
                       CellViews<3>(shape).state(grad.h).state(later.h).state(now), compute);
-  }
-  static CellStepGradient composed_step_gradient(const CellStep& grad, const Tensor& /*gates*/,
-                                                 const Tensor& /*before*/, const Tensor& now) {
-    return {Activation::gradient(grad.h, now), {}, {}};
   }
 };
 const RegisteredCell<RnnCell<Tanh>> tanh_registered;

@@ -165,17 +165,6 @@ Outputs transpose_forward(const ForwardArgs<ConvTransposeOptions>& args) {
                              sized(kOp, x.shape(), weight.shape(), kSpatial, args.attrs), x.dtype());
 }
 
-/// The gradients of weight and bias where these are needed; `y` and `x` in the places they have in a plain
-/// convolution.
-template <class A>
-void weight_gradients(const VjpArgs<A>& args, const ConvolutionAttrs& attrs, const Tensor& y, const Tensor& x,
-                      bool bias, Gradients& result) {
-  const Tensors found =
-      convolution_backward_weight(y, x, {with_size(attrs, args.in_shape(1), args.wanted(1)), bias});
-  result[1] = found[0];
-  if (bias) result[2] = found[1];
-}
-
 template <std::size_t kSpatial>
 Gradients vjp(const VjpArgs<ConvOptions>& args) {
   const ConvolutionAttrs attrs =
@@ -184,9 +173,10 @@ Gradients vjp(const VjpArgs<ConvOptions>& args) {
   Gradients result{Tensor(), Tensor(), Tensor()};
   if (args.needs(0))
     result[0] = convolution_backward_input(g, args.in(1), with_size(attrs, args.in_shape(0), args.wanted(0)));
-  const bool together = args.needs(1) && args.needs(2) && args.wanted(1) == args.wanted(2);
-  if (args.needs(1)) weight_gradients(args, attrs, g, args.in(0), together, result);
-  if (args.needs(2) && !together) result[2] = channel_sums(g, kSpatial, args.wanted(2));
+  if (args.needs(1))
+    result[1] =
+        convolution_backward_weight(g, args.in(0), with_size(attrs, args.in_shape(1), args.wanted(1)));
+  if (args.needs(2)) result[2] = channel_sums(g, kSpatial, args.wanted(2));
   return result;
 }
 
@@ -198,7 +188,9 @@ Gradients transpose_vjp(const VjpArgs<ConvTransposeOptions>& args) {
   Gradients result{Tensor(), Tensor(), Tensor()};
   if (args.needs(0))
     result[0] = convolution_forward(g, args.in(1), {}, with_size(attrs, args.in_shape(0), args.wanted(0)));
-  if (args.needs(1)) weight_gradients(args, attrs, args.in(0), g, false, result);
+  if (args.needs(1))
+    result[1] =
+        convolution_backward_weight(args.in(0), g, with_size(attrs, args.in_shape(1), args.wanted(1)));
   if (args.needs(2)) result[2] = channel_sums(g, kSpatial, args.wanted(2));
   return result;
 }

@@ -21,11 +21,6 @@ struct ConvolutionAttrs {
   std::optional<DType> dtype = {};
   MEZZO_FIELDS(ConvolutionAttrs, stride, padding, dilation, groups, size, dtype)
 };
-/// With the gradient of the bias as a second output where `bias` says so.
-struct ConvolutionWeightAttrs : ConvolutionAttrs {
-  bool bias = false;
-  MEZZO_FIELDS(ConvolutionWeightAttrs, stride, padding, dilation, groups, size, dtype, bias)
-};
 
 /// y of x, weight and bias (undefined for none); x and y with or without a batch dim.
 [[nodiscard]] Tensor convolution_forward(const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -33,9 +28,9 @@ struct ConvolutionWeightAttrs : ConvolutionAttrs {
 /// The gradient of x, given y's gradient.
 [[nodiscard]] Tensor convolution_backward_input(const Tensor& grad, const Tensor& weight,
                                                 const ConvolutionAttrs& attrs);
-/// The gradient of the weight, and of the bias, given y's gradient.
-[[nodiscard]] Tensors convolution_backward_weight(const Tensor& grad, const Tensor& x,
-                                                  const ConvolutionWeightAttrs& attrs);
+/// The gradient of the weight, given y's gradient.
+[[nodiscard]] Tensor convolution_backward_weight(const Tensor& grad, const Tensor& x,
+                                                 const ConvolutionAttrs& attrs);
 
 /// The kernels behind them, without autograd, for tensors that fit together in the dtype of the result.
 /// `size` as in the attributes; `bias` may be undefined.

@@ -122,15 +122,13 @@ Tensor convolve_transposed(const Tensor& y, const Tensor& weight, const Tensor& 
 
 namespace {
 
-Outputs weight_gradient(const Tensor& y, const Tensor& x, const ConvolutionWeightAttrs& attrs, DType result) {
+Tensor weight_gradient(const Tensor& y, const Tensor& x, const ConvolutionAttrs& attrs, DType result) {
   const std::size_t spatial = attrs.size.size();
   const Tensor batched = with_batch(x, spatial);
   const MemoryFormat format = layout::format_of(batched.shape(), batched.strides());
   const Tensor input = dense_in(batched, format), grad = dense_in(with_batch(y, spatial), format);
-  const TensorOptions options{.dtype = result, .device = x.device()};
-  Outputs outputs(empty(image(grad.size(1), input.size(1) / attrs.groups, attrs.size), options));
-  if (attrs.bias) outputs.push_back(empty({grad.size(1)}, options));
-  const Tensor& w = outputs[0];
+  Tensor w = empty(image(grad.size(1), input.size(1) / attrs.groups, attrs.size),
+                   {.dtype = result, .device = x.device()});
   const kernels::ConvShape shape{input.size(0),
                                  input.size(1),
                                  grad.size(1),
@@ -138,14 +136,11 @@ Outputs weight_gradient(const Tensor& y, const Tensor& x, const ConvolutionWeigh
                                  format == MemoryFormat::channels_last,
                                  windows_of(attrs, spatial_sizes(input.shape(), spatial), attrs.size,
                                             spatial_sizes(grad.shape(), spatial))};
-  if (input.numel() == 0 || grad.numel() == 0 || w.numel() == 0) {
+  if (input.numel() == 0 || grad.numel() == 0 || w.numel() == 0)
     w.zero_();
-    if (attrs.bias) copy_into(outputs[1], channel_sums(grad, spatial, result));
-  } else {
-    kernels::conv_weight_gradient(w.device(), shape, five_dims(w), five_dims(input), five_dims(grad),
-                                  attrs.bias ? outputs[1].impl().data() : nullptr);
-  }
-  return outputs;
+  else
+    kernels::conv_weight_gradient(w.device(), shape, five_dims(w), five_dims(input), five_dims(grad));
+  return w;
 }
 
 // --- checks
@@ -211,10 +206,9 @@ Gradients convolution_map_vjp(const VjpArgs<ConvolutionAttrs>& args) {
   if (args.needs(0))
     result[0] =
         convolution_backward_input(g, args.in(1), with_size(args.attrs, args.in_shape(0), args.wanted(0)));
-  if (args.needs(1)) {
-    const ConvolutionWeightAttrs attrs{with_size(args.attrs, args.in_shape(1), args.wanted(1)), false};
-    result[1] = convolution_backward_weight(g, args.in(0), attrs)[0];
-  }
+  if (args.needs(1))
+    result[1] =
+        convolution_backward_weight(g, args.in(0), with_size(args.attrs, args.in_shape(1), args.wanted(1)));
   if (args.needs(2)) result[2] = channel_sums(g, spatial, args.wanted(2));
   return result;
 }
@@ -253,10 +247,9 @@ Gradients input_vjp(const VjpArgs<ConvolutionAttrs>& args) {
   if (args.needs(0))
     result[0] =
         convolution_forward(c, args.in(1), {}, with_size(args.attrs, args.in_shape(0), args.wanted(0)));
-  if (args.needs(1)) {
-    const ConvolutionWeightAttrs attrs{with_size(args.attrs, args.in_shape(1), args.wanted(1)), false};
-    result[1] = convolution_backward_weight(args.in(0), c, attrs)[0];
-  }
+  if (args.needs(1))
+    result[1] =
+        convolution_backward_weight(args.in(0), c, with_size(args.attrs, args.in_shape(1), args.wanted(1)));
   return result;
 }
 
@@ -270,10 +263,10 @@ constexpr Op<ConvolutionAttrs> input_op =
 
 // --- convolution_backward_weight. Inputs: grad, x
 
-Outputs weight_forward(const ForwardArgs<ConvolutionWeightAttrs>& args) {
+Outputs weight_forward(const ForwardArgs<ConvolutionAttrs>& args) {
   constexpr std::string_view kOp = "convolution_backward_weight";
   const Tensor &grad = args.in(0), &x = args.in(1);
-  const ConvolutionWeightAttrs& attrs = args.attrs;
+  const ConvolutionAttrs& attrs = args.attrs;
   require_lists(kOp, attrs);
   require_floating(kOp, grad);
   const std::size_t spatial = attrs.size.size();
@@ -294,28 +287,25 @@ Outputs weight_forward(const ForwardArgs<ConvolutionWeightAttrs>& args) {
   return weight_gradient(grad, x, attrs, product_dtype(kOp, grad, x, attrs.dtype));
 }
 
-Gradients weight_vjp(const VjpArgs<ConvolutionWeightAttrs>& args) {
-  const Tensor c = args.grad(0);  // in place of the weight
+Gradients weight_vjp(const VjpArgs<ConvolutionAttrs>& args) {
+  const Tensor c = args.grad();  // in place of the weight
   Gradients result{Tensor(), Tensor()};
-  if (args.needs(0)) {
-    const Tensor bias = args.attrs.bias && args.has_grad(1) ? args.grad(1) : Tensor();
+  if (args.needs(0))
     result[0] =
-        convolution_forward(args.in(1), c, bias, with_size(args.attrs, args.in_shape(0), args.wanted(0)));
-  }
-  if (args.needs(1)) {
+        convolution_forward(args.in(1), c, {}, with_size(args.attrs, args.in_shape(0), args.wanted(0)));
+  if (args.needs(1))
     result[1] =
         convolution_backward_input(args.in(0), c, with_size(args.attrs, args.in_shape(1), args.wanted(1)));
-  }
   return result;
 }
 
-std::vector<Sample<ConvolutionWeightAttrs>> weight_samples() {
-  return {{{real({2, 6, 4}), real({2, 4, 7})}, {sizes({2}, {1}, {1}, 2, {3}), true}},
-          {{real({2, 3, 3}), real({3, 5, 4})}, {sizes({1, 2}, {0, 2}, {2, 1}, 1, {2, 3}), false}}};
+std::vector<Sample<ConvolutionAttrs>> weight_samples() {
+  return {{{real({2, 6, 4}), real({2, 4, 7})}, sizes({2}, {1}, {1}, 2, {3})},
+          {{real({2, 3, 3}), real({3, 5, 4})}, sizes({1, 2}, {0, 2}, {2, 1}, 1, {2, 3})}};
 }
-constexpr Op<ConvolutionWeightAttrs> weight_op =
-    plain_op<ConvolutionWeightAttrs>("convolution_backward_weight", Category::passthrough, weight_samples,
-                                     weight_forward, weight_vjp, save_factors(0, 1));
+constexpr Op<ConvolutionAttrs> weight_op =
+    plain_op<ConvolutionAttrs>("convolution_backward_weight", Category::passthrough, weight_samples,
+                               weight_forward, weight_vjp, save_factors(0, 1));
 
 const Registered convolution_maps_registered{map_op, input_op, weight_op};
 
@@ -328,8 +318,7 @@ Tensor convolution_forward(const Tensor& x, const Tensor& weight, const Tensor& 
 Tensor convolution_backward_input(const Tensor& grad, const Tensor& weight, const ConvolutionAttrs& attrs) {
   return bind(input_op, {grad, weight}, attrs);
 }
-Tensors convolution_backward_weight(const Tensor& grad, const Tensor& x,
-                                    const ConvolutionWeightAttrs& attrs) {
+Tensor convolution_backward_weight(const Tensor& grad, const Tensor& x, const ConvolutionAttrs& attrs) {
   return bind(weight_op, {grad, x}, attrs);
 }
 

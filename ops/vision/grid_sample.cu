@@ -185,9 +185,15 @@ Outputs grid_sample_backward_forward(const ForwardArgs<GridSampleBackwardAttrs>&
 Outputs grid_sample_backward_reference(const ForwardArgs<GridSampleBackwardAttrs>& args) {
   const DType common = checked_backward(args), compute = compute_dtype(common);
   const auto& attrs = args.attrs;
-  Outputs outputs = composed_grid_sample_backward(input_as(args, 0, compute), input_as(args, 1, compute),
-                                                  input_as(args, 2, compute), attrs, attrs.input, attrs.grid);
+  const Tensors inputs{input_as(args, 1, compute), input_as(args, 2, compute)};
+  const auto sampled = [&](const Tensors& own) -> Outputs {
+    return composed_grid_sample(own[0], own[1], attrs);
+  };
+  Outputs outputs =
+      composed_gradients(inputs, std::array{attrs.input, attrs.grid}, {input_as(args, 0, compute)}, sampled);
   if (attrs.input) outputs[0] = to(outputs[0], attrs.input_dtype.value_or(common));
+  // The nearest place has no slope.
+  if (attrs.grid && !outputs.back().defined()) outputs.back() = zeros_like(inputs[1]);
   if (attrs.grid) outputs.back() = to(outputs.back(), attrs.grid_dtype.value_or(common));
   return outputs;
 }

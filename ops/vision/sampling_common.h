@@ -32,9 +32,4 @@ inline void require_places(std::string_view op, const Shape& shape) {
 [[nodiscard]] Tensor composed_grid_sample(const Tensor& x, const Tensor& grid,
                                           const GridSampleOptions& options);
 
-/// The gradients of x and of grid that are asked for, in this order, given the result's gradient.
-[[nodiscard]] Outputs composed_grid_sample_backward(const Tensor& grad, const Tensor& x, const Tensor& grid,
-                                                    const GridSampleOptions& options, bool of_input,
-                                                    bool of_grid);
-
 }  // namespace mezzo::ops

@@ -89,7 +89,7 @@ void expect_plain(Problem problem, Map map, bool with_bias, double eps) {
   const Shape& shape = result.shape();
   for (std::int64_t n = 0; n < shape[0]; ++n) {
     for (std::int64_t c = 0; c < shape[1]; ++c) {
-      const double added = with_bias && map != kWeight ? bias[static_cast<std::size_t>(c)] : 0;
+      const double added = with_bias ? bias[static_cast<std::size_t>(c)] : 0;
       test::for_places({shape[2], shape[3], shape[4]}, [&](const Windows::Sizes& at) {
         const auto i = static_cast<std::size_t>(result.offset(n, c, at));
         const double sum = want.sums[i] + added;
@@ -184,8 +184,6 @@ TEST(Conv, SameBitsOnAnyNumberOfThreads) {
             const mezzo::test::ThreadGuard set(threads);
             problem.run(map, true);
             found.push_back(problem.result(map).bytes());
-            const std::vector<std::uint8_t>& bias = problem.bias.bytes();
-            found.back().insert(found.back().end(), bias.begin(), bias.end());
           }
           EXPECT_EQ(found[1], found[0]);
           EXPECT_EQ(found[2], found[0]);
@@ -254,32 +252,6 @@ TEST(Conv, SixteenBitsAreTheF32ResultRoundedOnce) {
   }
 }
 
-TEST(Conv, GradientOfTheBiasSumsOverImagesAndPlaces) {
-  for (ConvShape shape : {shapes()[0], large_shapes()[0]}) {
-    for (const bool channels_last : {false, true}) {
-      shape.channels_last = channels_last;
-      for (const DType dtype : {DType::f32, DType::f16}) {
-        Problem problem(shape, dtype);
-        const std::vector<double> y = problem.y.values();
-        problem.run(kWeight, true);
-        const std::vector<double> found = problem.bias.values();
-        for (std::int64_t o = 0; o < shape.out_channels; ++o) {
-          double sum = 0, magnitude = 0;
-          for (std::int64_t n = 0; n < shape.batch; ++n) {
-            test::for_places(shape.windows.output, [&](const Windows::Sizes& at) {
-              const double value = y[static_cast<std::size_t>(problem.y.offset(n, o, at))];
-              sum += value, magnitude += std::abs(value);
-            });
-          }
-          EXPECT_NEAR(found[static_cast<std::size_t>(o)], sum,
-                      eps_of(dtype) * std::abs(sum) + 1e-12 * magnitude);
-        }
-      }
-    }
-  }
-}
-
-/// What is not finite reaches the windows that see it, and no place beside them.
 TEST(Conv, NonFiniteValuesStayInTheirWindows) {
   const double inf = std::numeric_limits<double>::infinity();
   for (const GemmEngine engine : engines()) {
