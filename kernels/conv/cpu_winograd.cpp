@@ -244,11 +244,8 @@ class Engine final : public ConvEngine<float> {
     const std::int64_t depth = std::min(kDepth, from_ - from), width = std::min(kPanel, to_ - to);
     const bool is_turned = map_ == ConvMap::input_gradient;
     alignas(64) float rows[kDepth * kWeights * kPanel];  // [read, weight, written]
-    if (!is_turned) {
-      constexpr std::int64_t kRows = 4;  // more of them share the sets of a cache
-      for (std::int64_t r = 0; r < width; r += kRows)
-        turn(weight + (to + r) * stride + from * kWeights, stride, rows + r, width, kRows, depth * kWeights);
-    }
+    if (!is_turned)
+      turn(weight + to * stride + from * kWeights, stride, rows, width, width, depth * kWeights);
     for (std::int64_t c = 0; c < depth; ++c) {
       float* const nine = rows + c * kWeights * width;
       if (is_turned)

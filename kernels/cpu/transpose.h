@@ -1,6 +1,7 @@
 // Matrices of elements of any dtype turned over, bit by bit, in 16-byte vectors, which every x86-64 has.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -50,15 +51,20 @@ MEZZO_ALWAYS_INLINE void transpose_square(const U* from, std::int64_t from_pitch
     std::memcpy(to + static_cast<std::int64_t>(i) * to_pitch, &rows[i], sizeof rows[i]);
 }
 
-/// to[c][r] = from[r][c] for all rows and columns: in squares, and what is left of both one by one.
+/// to[c][r] = from[r][c] for all rows and columns: in squares, and what is left of both one by one. Far rows
+/// share a few sets of the cache, so there only a few lines of them are worked on at a time.
 template <class U>
 void transpose(const U* from, std::int64_t from_pitch, U* to, std::int64_t to_pitch, std::int64_t rows,
                std::int64_t columns) {
   constexpr auto kSide = static_cast<std::int64_t>(Register<U>::kCount);
   const std::int64_t whole_rows = rows - rows % kSide, whole_columns = columns - columns % kSide;
-  for (std::int64_t c = 0; c < whole_columns; c += kSide) {
-    for (std::int64_t r = 0; r < whole_rows; r += kSide)
-      transpose_square(from + r * from_pitch + c, from_pitch, to + c * to_pitch + r, to_pitch);
+  constexpr std::int64_t kLine = 64 / sizeof(U);
+  const std::int64_t block = from_pitch > to_pitch ? kLine : kSide;
+  for (std::int64_t first = 0; first < whole_columns; first += block) {
+    for (std::int64_t r = 0; r < whole_rows; r += kSide) {
+      for (std::int64_t c = first; c < std::min(first + block, whole_columns); c += kSide)
+        transpose_square(from + r * from_pitch + c, from_pitch, to + c * to_pitch + r, to_pitch);
+    }
   }
   for (std::int64_t c = 0; c < columns; ++c) {
     for (std::int64_t r = c < whole_columns ? whole_rows : 0; r < rows; ++r)
