@@ -5,7 +5,7 @@ import dataclasses
 COMPILER = "13.0"  # of nvcc, whose registers and instructions these are; another one is reported and not judged
 
 SOURCES = ("tools/kernel_report/probes.cu", "kernels/softmax/cuda_softmax.cu", "kernels/softmax/cuda_class_loss.cu",
-           "kernels/norm/cuda_row_norm.cu", "kernels/scaler/cuda.cu", "optim/sgd.cu", "kernels/conv/cuda_direct.cu",
+           "kernels/norm/cuda_row_norm.cu", "kernels/scaler/cuda.cu", "optim/sgd.cu",
            "kernels/conv/cuda_strips.cu")
 
 
@@ -49,10 +49,6 @@ LIMITS = (
     Limit("attention f16, 64 columns", r"flash_kernel<.*Half, 64, 64, true.*AttentionResult\)0", 128, 128),
     Limit("attention f16, gradient of q", r"flash_kernel<.*Half, 64, 64, true.*AttentionResult\)1", 128, 168, 4),
     Limit("attention f16, gradients of k, v", r"flash_kernel<.*Half, 64, 32, true.*AttentionResult\)4", 128, 168, 2),
-    # Four products of a window, and one of a weight's gradient.
-    Limit("depthwise f32", r"direct_forward_kernel<.*DirectConv<float, int, float>", 256, 40, 0, 32, 0, 4, 17.5),
-    Limit("depthwise f32, input", r"direct_input_kernel<.*DirectConv<float, int, float>", 256, 40, 0, 32, 0, 4, 29),
-    Limit("depthwise f32, weight", r"reduce_blocks<.*DirectWeightSums<.*DirectConv<float, int, float>", 256, 40, 0, 8, 0, 1, 64),
     # Strips of eight places.
     Limit("3 x 3 strips f32", r"strips_kernel<float, 3, 1, false>", 256, 48),
     Limit("3 x 3 strips f16", r"strips_kernel<.*Half, 3, 1, false>", 256, 48),
