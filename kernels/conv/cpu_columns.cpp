@@ -1,7 +1,8 @@
 // Convolutions as matrix products over columns, which are gathered in panels that stay in the
-// cache, never as a whole. The products are the tile engines' of gemm/cpu_tile.h. Depthwise convolutions,
-// whose products with a single column of weights no matrix engine does well, are direct loops: each row of
-// the output and each position of the kernel is one pass over neighbours in memory.
+// cache, never as a whole. The products are the tile engines' of gemm/cpu_tile.h. Depthwise convolutions
+// and the gradients of their inputs, whose products with a single row or column of weights no matrix engine
+// does well, are direct loops: each row of the output and each position of the kernel is one pass over
+// neighbours in memory.
 #include <algorithm>
 #include <cstdint>
 
@@ -204,52 +205,6 @@ struct DepthwiseInputGradient {
   }
 };
 
-template <class T>
-struct DepthwiseWeightGradient {
-  /// Sums of one position are kept in as many lanes, added up at the end of a plane: the same order whatever
-  /// the width of vectors.
-  static constexpr std::int64_t kLanes = 8;
-
-  static void run(const ConvPart<T>* part) {
-    const ConvPart<T>& p = *part;
-    const Windows windows = p.shape.windows;
-    const std::int64_t copies = p.shape.out_channels / p.shape.in_channels;
-    for (std::int64_t o = 0; o < p.shape.out_channels; ++o) {
-      T* const weight = p.weight + o * p.weight_stride;
-      if (!p.accumulate)
-        for (std::int64_t w = 0; w < windows.kernels(); ++w) weight[w] = T(0);
-      for (std::int64_t n = 0; n < p.shape.batch; ++n) {
-        const T* const x = p.x.data + n * p.x.batch_stride + o / copies * p.x.channel_stride;
-        const T* const y = p.y.data + n * p.y.batch_stride + o * p.y.channel_stride;
-        add_plane(windows, x, y, weight);
-      }
-    }
-  }
-
- private:
-  MEZZO_ALWAYS_INLINE static void add_plane(const Windows& windows, const T* x, const T* y, T* weight) {
-    T lanes[kLanes] = {};
-    std::int64_t at = 0;
-    const auto flush = [&](std::int64_t next) {
-      weight[at] +=
-          ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
-      for (T& lane : lanes) lane = T(0);
-      at = next;
-    };
-    for_plane_runs(windows, x, y,
-                   [&](const T* in, const T* grad, std::int64_t w, std::int64_t count, std::int64_t step) {
-                     if (w != at) flush(w);
-                     std::int64_t i = 0;
-                     if (step == 1) {
-                       for (; i + kLanes <= count; i += kLanes)
-                         for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] += grad[i + j] * in[i + j];
-                     }
-                     for (; i < count; ++i) lanes[i % kLanes] += grad[i] * in[i * step];
-                   });
-    flush(0);
-  }
-};
-
 /// Of a panel: 512 KB in f32.
 constexpr std::int64_t kPanelRows = 256, kPanelPlaces = 512;
 
@@ -362,18 +317,14 @@ void weight_gradient(const ConvPart<T>& part, T* buffer) {
 }
 
 template <class T>
-void depthwise(const ConvPart<T>& part) {
-  if (part.map == ConvMap::forward) return run_isa<DepthwiseForward<T>>(&part);
-  if (part.map == ConvMap::input_gradient) return run_isa<DepthwiseInputGradient<T>>(&part);
-  run_isa<DepthwiseWeightGradient<T>>(&part);
-}
-
-template <class T>
 class Columns final : public ConvEngine<T> {
  public:
   [[nodiscard]] bool takes_channels_last() const override { return false; }
   void run(const ConvPart<T>& part) const override {
-    if (is_depthwise(part.shape)) return depthwise(part);
+    if (is_depthwise(part.shape)) {
+      if (part.map == ConvMap::forward) return run_isa<DepthwiseForward<T>>(&part);
+      if (part.map == ConvMap::input_gradient) return run_isa<DepthwiseInputGradient<T>>(&part);
+    }
     const Windows& windows = part.shape.windows;
     const std::int64_t rows = part.shape.in_channels / part.shape.groups * windows.kernels();
     const RowScratch<T> buffer(
