@@ -291,39 +291,10 @@ void in_compute_type(const View& a, const View& b, const View& c, const F& f) {
     f(TypeTag<float>{});
 }
 
-/// Whether the map is one matrix product, and the GEMM seam's to do because there is no oneDNN for it.
-bool is_product(const ConvShape& s, const View& from, const View& weight) {
-  const bool wide = from.dtype == DType::f64 || weight.dtype == DType::f64;
-  return s.groups == 1 && are_places(s.windows) && (wide || gemm_engine() != GemmEngine::onednn);
-}
-
-/// `to` [.., m channels] = `from` [.., k channels] times the weight [k, m] whose strides are given.
-void multiply(const ConvShape& s, const View& to, const View& from, std::int64_t m, std::int64_t k,
-              const View& weight, std::int64_t k_stride, std::int64_t m_stride, const void* bias) {
-  const std::int64_t places = s.windows.outputs();
-  GemmArgs args{.k = k, .a = from.data, .a_dtype = from.dtype, .b = weight.data, .b_dtype = weight.dtype};
-  args.n = m, args.b_row_stride = k_stride, args.b_col_stride = m_stride;
-  args.c = to.data, args.c_dtype = to.dtype;
-  if (s.channels_last) {
-    args.m = s.batch * places, args.a_row_stride = k, args.c_row_stride = m, args.bias = bias;
-    return gemm(args);
-  }
-  args.batch = s.batch, args.m = places;
-  args.a_batch_stride = k * places, args.a_row_stride = 1, args.a_col_stride = places;
-  args.c_batch_stride = m * places, args.c_row_stride = 1, args.c_col_stride = places;
-  if (bias != nullptr) {
-    fill_with_bias(to, s.batch, m, places, false, bias);
-    args.beta = 1;
-  }
-  gemm(args);
-}
-
 }  // namespace
 
 void conv_forward(const ConvShape& shape, const View& y, const View& x, const View& weight,
                   const void* bias) {
-  if (is_product(shape, x, weight))
-    return multiply(shape, y, x, shape.out_channels, shape.in_channels, weight, 1, shape.in_channels, bias);
   in_compute_type(y, x, weight, [&]<class T>(TypeTag<T>) {
     const Widened<T> w(weight.data, weight.dtype, layout::numel(weight.shape)),
         b(bias, y.dtype, shape.out_channels);
@@ -333,8 +304,6 @@ void conv_forward(const ConvShape& shape, const View& y, const View& x, const Vi
 
 void conv_input_gradient(const ConvShape& shape, const View& x, const View& y, const View& weight,
                          const void* bias) {
-  if (is_product(shape, y, weight))
-    return multiply(shape, x, y, shape.in_channels, shape.out_channels, weight, shape.in_channels, 1, bias);
   in_compute_type(x, y, weight, [&]<class T>(TypeTag<T>) {
     const Widened<T> w(weight.data, weight.dtype, layout::numel(weight.shape)),
         b(bias, x.dtype, shape.in_channels);

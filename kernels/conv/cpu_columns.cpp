@@ -1,7 +1,8 @@
 // Convolutions as matrix products over columns, which are gathered in panels that stay in the
-// cache, never as a whole. The products are the tile engines' of gemm/cpu_tile.h. Depthwise convolutions,
-// whose products with a single column of weights no matrix engine does well, are direct loops: each row of
-// the output and each position of the kernel is one pass over neighbours in memory.
+// cache, never as a whole. The products are the tile engines' of gemm/cpu_tile.h. Depthwise convolutions
+// and the gradients of their inputs, whose products with a single row or column of weights no matrix engine
+// does well, are direct loops: each row of the output and each position of the kernel is one pass over
+// neighbours in memory.
 #include <algorithm>
 #include <cstdint>
 
@@ -9,113 +10,10 @@
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/rows.h"
 #include "mezzo/kernels/gemm/cpu_tile.h"
+#include "mezzo/kernels/pool/cpu_columns.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
-
-// --- columns: the input as windows see it, one row per input channel and position of the kernel, one column
-// per output place; and back, each element added to where it came from. Bodies for run_isa.
-
-/// Outputs [begin, end) of a row of them, those whose position lies inside the input; begin >= end for none.
-struct OutputRange {
-  std::int64_t begin, end;
-};
-
-/// For position k of the kernel along the last dim.
-[[nodiscard]] MEZZO_ALWAYS_INLINE OutputRange outputs_inside(const Windows& windows, std::int64_t k) {
-  const std::int64_t shift = windows.padding[2] - k * windows.dilation[2], stride = windows.stride[2];
-  const std::int64_t end = windows.input[2] + shift;
-  OutputRange range{shift <= 0 ? 0 : (shift + stride - 1) / stride,
-                    end <= 0 ? 0 : (end + stride - 1) / stride};
-  if (range.end > windows.output[2]) range.end = windows.output[2];
-  return range;
-}
-
-/// The part of the columns that is gathered at a time: rows [row, row + rows) of all in_channels * kernels,
-/// columns [place, place + places) of all outputs.
-struct ColumnPanel {
-  std::int64_t row, rows, place, places;
-};
-
-/// f(column, count, x, inside): `count` neighbouring columns from `column` on lie in one row of outputs;
-/// columns in `inside`, numbered from `column` too, are x[i * stride], all others are outside of the image.
-template <class X, class F>
-MEZZO_ALWAYS_INLINE void for_column_runs(const Windows& windows, X* channel, std::int64_t position,
-                                         std::int64_t place, std::int64_t places, const F& f) {
-  const std::int64_t k2 = position % windows.kernel[2], k1 = position / windows.kernel[2] % windows.kernel[1],
-                     k0 = position / windows.kernel[2] / windows.kernel[1];
-  const OutputRange all = outputs_inside(windows, k2);
-  std::int64_t o2 = place % windows.output[2], o1 = place / windows.output[2] % windows.output[1],
-               o0 = place / windows.output[2] / windows.output[1];
-  for (std::int64_t column = 0; column < places;) {
-    const std::int64_t left = windows.output[2] - o2, wanted = places - column,
-                       count = left < wanted ? left : wanted;
-    const std::int64_t p0 = windows.position(0, o0, k0), p1 = windows.position(1, o1, k1);
-    OutputRange inside{all.begin - o2, all.end - o2};
-    if (inside.begin < 0) inside.begin = 0;
-    if (inside.end > count) inside.end = count;
-    if (!windows.inside(0, p0) || !windows.inside(1, p1) || inside.begin >= inside.end)
-      inside = {count, count};
-    const std::int64_t first = inside.begin == count ? 0
-                                                     : (p0 * windows.input[1] + p1) * windows.input[2] +
-                                                           windows.position(2, o2 + inside.begin, k2);
-    f(column, count, channel + first, inside);
-    column += count;
-    o2 = 0;
-    if (++o1 == windows.output[1]) o1 = 0, ++o0;
-  }
-}
-
-/// columns[r * places + i] = x, or 0 outside of it. Channels are `channel_stride` apart.
-template <class T>
-struct GatherColumns {
-  static void run(const Windows* geometry, ColumnPanel panel, const T* x, std::int64_t channel_stride,
-                  T* columns) {
-    const Windows windows = *geometry;
-    const std::int64_t kernels = windows.kernels(), stride = windows.stride[2];
-    for (std::int64_t r = 0; r < panel.rows; ++r) {
-      const std::int64_t row = panel.row + r;
-      T* const out = columns + r * panel.places;
-      for_column_runs(windows, x + row / kernels * channel_stride, row % kernels, panel.place, panel.places,
-                      [&](std::int64_t column, std::int64_t count, const T* in, OutputRange inside) {
-                        T* const to = out + column;
-                        std::int64_t i = 0;
-                        for (; i < inside.begin; ++i) to[i] = T(0);
-                        const std::int64_t first = inside.begin;
-                        if (stride == 1)
-                          for (; i < inside.end; ++i) to[i] = in[i - first];
-                        else
-                          for (; i < inside.end; ++i) to[i] = in[(i - first) * stride];
-                        for (; i < count; ++i) to[i] = T(0);
-                      });
-    }
-  }
-};
-
-/// x += columns, where they are inside of it.
-template <class T>
-struct AddColumns {
-  static void run(const Windows* geometry, ColumnPanel panel, const T* columns, T* x,
-                  std::int64_t channel_stride) {
-    const Windows windows = *geometry;
-    const std::int64_t kernels = windows.kernels(), stride = windows.stride[2];
-    for (std::int64_t r = 0; r < panel.rows; ++r) {
-      const std::int64_t row = panel.row + r;
-      const T* const in = columns + r * panel.places;
-      for_column_runs(windows, x + row / kernels * channel_stride, row % kernels, panel.place, panel.places,
-                      [&](std::int64_t column, std::int64_t /*count*/, T* out, OutputRange inside) {
-                        const T* const from = in + column + inside.begin;
-                        const std::int64_t n = inside.end - inside.begin;
-                        if (stride == 1)
-                          for (std::int64_t i = 0; i < n; ++i) out[i] += from[i];
-                        else
-                          for (std::int64_t i = 0; i < n; ++i) out[i * stride] += from[i];
-                      });
-    }
-  }
-};
-
-// --- convolutions
 
 /// f(x, y, w, n, step) for every run of neighbouring outputs of one plane and each position w of the kernel:
 /// y[i] and x[i * step] belong together for i in [0, n).
@@ -201,52 +99,6 @@ struct DepthwiseInputGradient {
         }
       }
     }
-  }
-};
-
-template <class T>
-struct DepthwiseWeightGradient {
-  /// Sums of one position are kept in as many lanes, added up at the end of a plane: the same order whatever
-  /// the width of vectors.
-  static constexpr std::int64_t kLanes = 8;
-
-  static void run(const ConvPart<T>* part) {
-    const ConvPart<T>& p = *part;
-    const Windows windows = p.shape.windows;
-    const std::int64_t copies = p.shape.out_channels / p.shape.in_channels;
-    for (std::int64_t o = 0; o < p.shape.out_channels; ++o) {
-      T* const weight = p.weight + o * p.weight_stride;
-      if (!p.accumulate)
-        for (std::int64_t w = 0; w < windows.kernels(); ++w) weight[w] = T(0);
-      for (std::int64_t n = 0; n < p.shape.batch; ++n) {
-        const T* const x = p.x.data + n * p.x.batch_stride + o / copies * p.x.channel_stride;
-        const T* const y = p.y.data + n * p.y.batch_stride + o * p.y.channel_stride;
-        add_plane(windows, x, y, weight);
-      }
-    }
-  }
-
- private:
-  MEZZO_ALWAYS_INLINE static void add_plane(const Windows& windows, const T* x, const T* y, T* weight) {
-    T lanes[kLanes] = {};
-    std::int64_t at = 0;
-    const auto flush = [&](std::int64_t next) {
-      weight[at] +=
-          ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
-      for (T& lane : lanes) lane = T(0);
-      at = next;
-    };
-    for_plane_runs(windows, x, y,
-                   [&](const T* in, const T* grad, std::int64_t w, std::int64_t count, std::int64_t step) {
-                     if (w != at) flush(w);
-                     std::int64_t i = 0;
-                     if (step == 1) {
-                       for (; i + kLanes <= count; i += kLanes)
-                         for (std::int64_t j = 0; j < kLanes; ++j) lanes[j] += grad[i + j] * in[i + j];
-                     }
-                     for (; i < count; ++i) lanes[i % kLanes] += grad[i] * in[i * step];
-                   });
-    flush(0);
   }
 };
 
@@ -362,19 +214,15 @@ void weight_gradient(const ConvPart<T>& part, T* buffer) {
 }
 
 template <class T>
-void depthwise(const ConvPart<T>& part) {
-  if (part.map == ConvMap::forward) return run_isa<DepthwiseForward<T>>(&part);
-  if (part.map == ConvMap::input_gradient) return run_isa<DepthwiseInputGradient<T>>(&part);
-  run_isa<DepthwiseWeightGradient<T>>(&part);
-}
-
-template <class T>
 class Columns final : public ConvEngine<T> {
  public:
   [[nodiscard]] bool takes_channels_last() const override { return false; }
   [[nodiscard]] bool run(const ConvPart<T>& part) const override {
-    if (is_depthwise(part.shape))
-      depthwise(part);
+    const bool is_direct = is_depthwise(part.shape);
+    if (is_direct && part.map == ConvMap::forward)
+      run_isa<DepthwiseForward<T>>(&part);
+    else if (is_direct && part.map == ConvMap::input_gradient)
+      run_isa<DepthwiseInputGradient<T>>(&part);
     else
       by_columns(part);
     return true;

@@ -1,7 +1,5 @@
-// Loops over images and sums that need no engine.
+// Sums that need no engine.
 #include "mezzo/kernels/conv/cpu_images.h"
-
-#include <algorithm>
 
 #include "mezzo/kernels/cpu/multiversion.h"
 #include "mezzo/kernels/cpu/parallel.h"
@@ -19,27 +17,6 @@ struct AddTo {
 constexpr std::int64_t kGrain = 1 << 15;
 
 }  // namespace
-
-void fill_with_bias(const View& images, std::int64_t batch, std::int64_t channels, std::int64_t places,
-                    bool channels_last, const void* bias) {
-  dispatch(images.dtype, [&]<class T>(TypeTag<T>) {
-    T* const data = static_cast<T*>(images.data);
-    const T* const values = static_cast<const T*>(bias);
-    const std::int64_t rows = channels_last ? batch * places : batch * channels,
-                       length = channels_last ? channels : places;
-    parallel_for(rows, std::max<std::int64_t>(1, kGrain / length), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        T* const row = data + r * length;
-        if (values == nullptr)
-          std::fill_n(row, length, T{});
-        else if (channels_last)
-          std::copy_n(values, length, row);
-        else
-          std::fill_n(row, length, values[r % channels]);
-      }
-    });
-  });
-}
 
 template <class T>
 void add_to(T* sum, const T* x, std::int64_t n) {

@@ -88,10 +88,6 @@ class PartImages {
   RowScratch<T> scratch_;
 };
 
-/// Every element of dense images = the bias of its channel, which has their dtype, or 0 for none.
-void fill_with_bias(const View& images, std::int64_t batch, std::int64_t channels, std::int64_t places,
-                    bool channels_last, const void* bias);
-
 /// sum[i] += x[i]
 template <class T>
 void add_to(T* sum, const T* x, std::int64_t n);

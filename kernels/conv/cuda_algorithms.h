@@ -25,22 +25,6 @@ void columns_weight_gradient(Device device, const ConvShape& shape, const View& 
 [[nodiscard]] std::int64_t conv_column_bytes();
 void set_conv_column_bytes(std::int64_t bytes);
 
-/// Whether groups are so small, as in depthwise convolutions, that products of matrices are a waste.
-[[nodiscard]] inline bool suits_direct(const ConvShape& shape) {
-  constexpr std::int64_t kMostWeights = 16;
-  return shape.groups > 1 &&
-         (shape.in_channels / shape.groups) * (shape.out_channels / shape.groups) <= kMostWeights;
-}
-
-/// One thread per element of the result, which adds up all its terms in order; elements of the weight
-/// gradient are reductions (kernels/reduce/cuda_kernels.h).
-void direct_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
-                    const void* bias);
-void direct_input_gradient(Device device, const ConvShape& shape, const View& x, const View& y,
-                           const View& weight, const void* bias);
-void direct_weight_gradient(Device device, const ConvShape& shape, const View& weight, const View& x,
-                            const View& y);
-
 /// Depthwise convolutions by strips (cuda_strips.cu): kernels of 3 x 3, 5 x 5 and 7 x 7 and stride 1, or 3 x
 /// 3 and stride 2; false, and nothing is computed, where a shape, layout or dtype has no such kernel.
 [[nodiscard]] bool strips_forward(Device device, const ConvShape& shape, const View& y, const View& x,
@@ -49,10 +33,5 @@ void direct_weight_gradient(Device device, const ConvShape& shape, const View& w
                                          const View& weight, const void* bias);
 [[nodiscard]] bool strips_weight_gradient(Device device, const ConvShape& shape, const View& weight,
                                           const View& x, const View& y);
-/// Whether strips are used; true at first. For tests.
-void set_conv_by_strips(bool allowed);
-
-/// Whether the direct kernels may count in 32 bits, where sizes allow it; true at first. For tests.
-void set_direct_narrow_places(bool allowed);
 
 }  // namespace mezzo::kernels::cuda

@@ -14,6 +14,8 @@
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/cuda/start.h"
 #include "mezzo/kernels/gemm/gemm.h"
+#include "mezzo/kernels/math/quotient.h"
+#include "mezzo/kernels/pool/cuda_windows.h"
 
 namespace mezzo::kernels::cuda {
 
@@ -50,63 +52,43 @@ struct Factor {
 
 // --- kernels
 
-/// How a kernel's indices become places of x's channels, as many as the part has, in the order of memory. The
-/// elements of columns may be more than a narrow Index counts.
-template <class Index>
-struct PartPlaces {
-  PartPlaces(const ConvShape& shape, const Part& part, std::int64_t places)
-      : windows(shape.windows),
-        order(shape.groups * part.channels, places, shape.channels_last),
-        channels(static_cast<Index>(part.channels)),
-        by_channels(channels) {}
-  WindowPlaces<Index> windows;
-  ImageOrder<Index> order;
-  Index channels;  ///< of a group
-  DivisorOf<Index> by_channels;
-};
-
-/// Writes the columns of a part: a thread per element of x's channels and place of y, whose indices stay
-/// below `total`, writes all positions of the kernel. S is an unsigned integer of the element's size; all
-/// bits 0 are 0.
-template <class S, class Index>
-__global__ void gather_columns(S* columns, const S* x, PartPlaces<Index> places,
+/// Writes the columns of a part: a thread per element of x's channels and place of y, whose numbers in
+/// `order` stay below `total`, writes all positions of the kernel. S is an unsigned integer of the element's
+/// size; all bits 0 are 0.
+template <class S>
+__global__ void gather_columns(S* columns, const S* x, Windows windows, ImageOrder order,
                                ImageStrides<std::int64_t> in, Part part, ColumnStrides to,
                                std::int64_t total) {
   for (std::int64_t i = first_index(); i < total; i += grid_size()) {
-    const ImageElement<Index> e = places.order.element(static_cast<Index>(i));
-    const Index group = places.by_channels(e.channel), channel = e.channel - group * places.channels;
+    const ImageElement e = order.element(i);
+    const std::int64_t group = quotient(e.channel, part.channels),
+                       channel = e.channel - group * part.channels;
     S* const column =
         columns + e.sample * to.sample + group * to.group + channel * to.channel + e.place * to.place;
     const S* const from = x + in.at(part.sample + e.sample, e.channel, 0);
-    const auto first = static_cast<Index>(part.place);
-    places.windows.for_each_covered(
-        places.windows.output.position(first + e.place),
-        [&](Index k, Index place) { column[k * to.k] = place < 0 ? S(0) : from[place * in.place]; });
+    for_each_covered(windows, position_of(part.place + e.place, windows.output),
+                     [&](std::int64_t k, std::int64_t place) {
+                       column[k * to.k] = place < 0 ? S(0) : from[place * in.place];
+                     });
   }
 }
 
 /// x = sums of the columns that cover its positions, plus the bias: a thread per element of the part.
-template <class T, class Index>
-__global__ void gather_sums(Array x, const T* columns, const void* bias, PartPlaces<Index> places,
+template <class T>
+__global__ void gather_sums(Array x, const T* columns, const void* bias, Windows windows, ImageOrder order,
                             std::int64_t group_channels, ImageStrides<std::int64_t> in, Part part,
                             ColumnStrides from, std::int64_t total) {
   for (std::int64_t i = first_index(); i < total; i += grid_size()) {
-    const ImageElement<Index> e = places.order.element(static_cast<Index>(i));
-    const Index group = places.by_channels(e.channel), c = e.channel - group * places.channels;
+    const ImageElement e = order.element(i);
+    const std::int64_t group = quotient(e.channel, part.channels), c = e.channel - group * part.channels;
     const std::int64_t channel = group * group_channels + part.channel + c;
     const T* const column = columns + e.sample * from.sample + group * from.group + c * from.channel;
     T sum = T(0);
-    places.windows.for_each_cover(places.windows.input.position(e.place),
-                                  [&](Index k, Index t) { sum += column[k * from.k + t * from.place]; });
+    for_each_cover(windows, position_of(e.place, windows.input),
+                   [&](std::int64_t k, std::int64_t t) { sum += column[k * from.k + t * from.place]; });
     if (bias != nullptr) sum += load<T>(bias, x.dtype, channel);
     store(x.data, x.dtype, in.at(part.sample + e.sample, channel, e.place), sum);
   }
-}
-
-/// Calls f(TypeTag<Index>{}) with the type that counts a convolution's places.
-template <class F>
-void with_index(const ConvShape& shape, const F& f) {
-  has_narrow_places(shape) ? f(TypeTag<std::int32_t>{}) : f(TypeTag<std::int64_t>{});
 }
 
 // --- host side
@@ -134,6 +116,10 @@ struct Geometry {
 
   /// Whether columns go channel by channel.
   [[nodiscard]] bool channels_last() const { return shape.channels_last; }
+  /// Of x's channels, as many as the part has, at so many places.
+  [[nodiscard]] ImageOrder order(const Part& part, std::int64_t of_places) const {
+    return {shape.groups * part.channels, of_places, shape.channels_last};
+  }
   /// The elements of x, or of y, as factors of a part: rows are places.
   [[nodiscard]] Factor input(const View& x, const Part& part) const {
     return Factor{x.data, x.dtype, in.place, in.channel, in.sample, group_in * in.channel}.at(
@@ -263,11 +249,9 @@ class Columns {
     const std::int64_t total = part.samples * part.places * s.shape.in_channels;
     factor_ = columns_factor(s, memory_.data(), x.dtype, strides);
     with_bits(size_of(x.dtype), [&]<class S>(S /*bits*/) {
-      with_index(s.shape, [&]<class Index>(TypeTag<Index> /*index*/) {
-        start_resident(device, total, gather_columns<S, Index>, static_cast<S*>(memory_.data()),
-                       static_cast<const S*>(x.data), PartPlaces<Index>(s.shape, part, part.places), s.in,
-                       part, strides, total);
-      });
+      start_resident(device, total, gather_columns<S>, static_cast<S*>(memory_.data()),
+                     static_cast<const S*>(x.data), s.shape.windows, s.order(part, part.places), s.in, part,
+                     strides, total);
     });
   }
   [[nodiscard]] const Factor& factor() const { return factor_; }
@@ -281,11 +265,9 @@ void launch_sums(Device device, const Geometry& s, const View& x, const View& co
                  const Part& part) {
   const std::int64_t total = part.samples * s.shape.groups * part.channels * s.shape.windows.inputs();
   dispatch_real(columns.dtype, [&]<class T>(TypeTag<T> /*number*/) {
-    with_index(s.shape, [&]<class Index>(TypeTag<Index> /*index*/) {
-      start_resident(device, total, gather_sums<T, Index>, array_of(x), static_cast<const T*>(columns.data),
-                     bias, PartPlaces<Index>(s.shape, part, s.shape.windows.inputs()), s.group_in, s.in, part,
-                     column_strides(s, part, false), total);
-    });
+    start_resident(device, total, gather_sums<T>, array_of(x), static_cast<const T*>(columns.data), bias,
+                   s.shape.windows, s.order(part, s.shape.windows.inputs()), s.group_in, s.in, part,
+                   column_strides(s, part, false), total);
   });
 }
 

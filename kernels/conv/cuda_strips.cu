@@ -1,10 +1,9 @@
 // Depthwise convolutions with small square kernels over two dims: a thread has a strip of rows in one column
 // of the result and keeps the kernel in registers, so that it reads a place of the source once for all rows
 // that need it (of a 3 x 3 kernel 3.75 places an element instead of 9), and finds out where its elements lie
-// once for the strip. Terms are added in the order of cuda_direct.cu, with its bits; terms of a weight's
-// gradient are added up strip by strip. No atomics: the bits depend on sizes only.
+// once for the strip. Terms are added in the order of the kernel's places; those of a weight's gradient
+// strip by strip. No atomics: the bits depend on sizes only.
 #include <algorithm>
-#include <atomic>
 #include <type_traits>
 
 #include "mezzo/kernels/conv/cuda_algorithms.h"
@@ -186,11 +185,6 @@ __global__ void __launch_bounds__(kSumWarps* kWarp)
   }
 }
 
-std::atomic<bool>& strips_allowed() {
-  static std::atomic<bool> allowed{true};
-  return allowed;
-}
-
 /// Calls f(TypeTag<S>{}, size, stride), both integral constants, and is true, where there are kernels for the
 /// shape and the dtype of both arrays that are read.
 template <class F>
@@ -201,7 +195,7 @@ bool with_strips(const ConvShape& s, const View& a, const View& b, const View& r
   };
   const std::int64_t size = w.kernel[1], stride = w.stride[1];
   const bool flat = w.input[0] == 1 && w.output[0] == 1 && w.padding[0] == 0;
-  if (!strips_allowed() || !flat || s.groups == 1 || s.groups != s.in_channels || a.dtype != b.dtype ||
+  if (!flat || s.groups == 1 || s.groups != s.in_channels || a.dtype != b.dtype ||
       result.dtype == DType::f64 || !are(w.kernel, 1, size) || w.stride[1] != w.stride[2] ||
       w.dilation[1] != 1 || w.dilation[2] != 1 || !has_narrow_places(s))
     return false;
@@ -230,8 +224,6 @@ void launch_strips(Device device, const ConvShape& shape, const View& result, co
 }
 
 }  // namespace
-
-void set_conv_by_strips(bool allowed) { strips_allowed() = allowed; }
 
 bool strips_forward(Device device, const ConvShape& shape, const View& y, const View& x, const View& weight,
                     const void* bias) {

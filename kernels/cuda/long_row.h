@@ -1,6 +1,6 @@
-// A row that is too long for registers: a block takes it a chunk at a time, each in registers as a
-// RegisterRow is, so that the loads of a chunk are in flight together. Every pass reads the row again, from
-// the cache where that holds it.
+// A row that is too long for registers, or whose packs are not whole: a block takes it a chunk at a time,
+// each in registers as a RegisterRow is, so that the loads of a chunk are in flight together. Every pass
+// reads the row again, from the cache where that holds it.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct RowStatistics {
 };
 
 /// A row of N arrays whose inputs are those from kFirst on. See StreamedRow for what its members do.
-template <std::size_t N, std::size_t kFirst, RowPacks kPacks>
+template <std::size_t N, std::size_t kFirst>
 class LongRow : public RowOfThreads<N> {
   /// Packs of each input that a thread has of a chunk: of several inputs fewer, for want of registers.
   static constexpr int kSlots = kRowSlots / static_cast<int>(N - kFirst);
-  using Chunk = RegisterRow<N, kFirst, kSlots, kPacks>;
+  using Chunk = RegisterRow<N, kFirst, kSlots, RowPacks::shifted>;
 
  public:
   struct Place {
@@ -105,12 +105,12 @@ class LongRow : public RowOfThreads<N> {
     return both;
   }
 
-  /// f(chunk, where it begins in the row) for the whole row. Where chunks of shifted rows begin, a pack does:
-  /// the first one up to three places before the row.
+  /// f(chunk, where it begins in the row) for the whole row. Where chunks begin, a pack does: the first one
+  /// up to three places before the row.
   template <class F>
   __device__ MEZZO_ALWAYS_INLINE void each_chunk(const F& f) const {
     const std::int64_t most = std::int64_t{kSlots} * kPack * blockDim.x;
-    const std::int64_t shift = kPacks == RowPacks::shifted ? start_[0] & (kPack - 1) : 0;
+    const std::int64_t shift = start_[0] & (kPack - 1);
     MEZZO_KEEP_DEVICE_LOOP
     for (std::int64_t begin = -shift; begin < all_.length; begin += most) {
       const std::int64_t left = all_.length - begin;

@@ -1,5 +1,5 @@
 // A row in registers: each thread of a warp or block reads its elements once, as packs of neighbours by one
-// vector load where the arrays allow, and keeps them. For f32 computed from f16, bf16 or f32.
+// vector load each, and keeps them. For f32 computed from f16, bf16 or f32.
 //
 // What makes the compiler use registers: all loops over slots are unrolled, and everything here is inlined.
 // `-Xptxas -v` shows a stack frame where that failed.
@@ -69,9 +69,8 @@ __device__ MEZZO_ALWAYS_INLINE void narrow(const float* values, std::uint32_t* w
 
 }  // namespace detail
 
-/// The layout of the rows that a kernel is compiled for, so that it need not ask in every slot.
+/// The layout of the rows that a kernel is compiled for.
 enum class RowPacks {
-  any,     ///< nothing
   packed,  ///< RowArrays::packed is true
   /// RowArrays::joined is true. Slots 2 s and 2 s + 1 are neighbours too, both full or both empty, and 16-bit
   /// elements of both are one vector.
@@ -79,40 +78,32 @@ enum class RowPacks {
   shifted,  ///< RowArrays::shifted is true; of LongRow alone
 };
 
-/// Which elements of a row are this thread's: slot s holds four, at at(s, 0) to at(s, 3). Packed rows have
-/// neighbours there, and a length that is a multiple of four, so that a slot is full or empty. Others have
-/// the elements that make neighbouring threads read neighbours. All are below 2^14: int suffices.
+/// Which elements of a row are this thread's: slot s holds four neighbours, at at(s, 0) to at(s, 3). Packed
+/// rows have a length that is a multiple of four, so that a slot is full or empty. All are below 2^14: int
+/// suffices.
 template <RowPacks kPacks>
 class RowSlots {
   static constexpr bool kJoined = kPacks == RowPacks::joined, kShifted = kPacks == RowPacks::shifted;
 
  public:
   /// `first`: the least place with an element, of shifted rows.
-  __device__ RowSlots(std::int64_t length, bool packed, std::int64_t first = 0)
-      : length_(static_cast<int>(length)),
-        first_(static_cast<int>(first)),
-        packed_(packed),
-        step_(packed ? 1 : static_cast<int>(blockDim.x)) {}
+  __device__ explicit RowSlots(std::int64_t length, std::int64_t first = 0)
+      : length_(static_cast<int>(length)), first_(static_cast<int>(first)) {}
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE int at(int slot, int j) const {
     const int size = static_cast<int>(blockDim.x), rank = static_cast<int>(threadIdx.x);
     if (kJoined) return (slot / 2 * size + rank) * 2 * kPack + slot % 2 * kPack + j;
-    if (kPacks == RowPacks::packed || kShifted) return (slot * size + rank) * kPack + j;
-    return (packed() ? (slot * size + rank) * kPack : slot * size * kPack + rank) + j * step_;
+    return (slot * size + rank) * kPack + j;
   }
   [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool has(int slot, int j) const {
     if (kJoined) return at(slot / 2 * 2, 0) < length_;
     if (kShifted) return at(slot, j) >= first_ && at(slot, j) < length_;
-    return at(slot, kPacks == RowPacks::packed ? 0 : j) < length_;
-  }
-  [[nodiscard]] __device__ MEZZO_ALWAYS_INLINE bool packed() const {
-    return kPacks != RowPacks::any || packed_;
+    return at(slot, 0) < length_;
   }
 
-  /// The raw bits of all elements, four words per slot: one each, or two of them where 16-bit elements are
-  /// packed. Absent elements are zeros. `row` points at element 0.
+  /// The raw bits of all elements, as many words per slot as they fill. Absent elements are zeros. `row`
+  /// points at element 0.
   template <class Bits, int kSlots>
-  __device__ MEZZO_ALWAYS_INLINE void load(const void* row, std::int64_t step,
-                                           std::uint32_t (&words)[kSlots][kPack]) const {
+  __device__ MEZZO_ALWAYS_INLINE void load(const void* row, std::uint32_t (&words)[kSlots][kPack]) const {
     MEZZO_UNROLL
     for (int s = 0; s < kSlots; ++s) {
       MEZZO_UNROLL
@@ -123,12 +114,11 @@ class RowSlots {
     else if constexpr (kShifted)
       load_shifted<Bits>(row, words);
     else
-      load_single<Bits>(row, step, words);
+      load_packed<Bits>(row, words);
   }
   /// Elements of kCount slots from `slot` on (two if joined) = values, each rounded once.
   template <class S, int kCount>
-  __device__ MEZZO_ALWAYS_INLINE void store(void* row, std::int64_t step, int slot,
-                                            const float* values) const {
+  __device__ MEZZO_ALWAYS_INLINE void store(void* row, int slot, const float* values) const {
     constexpr int kWords = kPack * static_cast<int>(sizeof(S)) / 4;
     std::uint32_t words[kCount * kWords];
     MEZZO_UNROLL
@@ -140,12 +130,12 @@ class RowSlots {
             {words[0], words[1], words[2], words[3]}};
     } else {
       MEZZO_UNROLL
-      for (int s = 0; s < kCount; ++s) store_words<S>(row, step, slot + s, words + s * kWords);
+      for (int s = 0; s < kCount; ++s) store_words<S>(row, slot + s, words + s * kWords);
     }
   }
   /// A slot's elements of an array that goes along the row.
   __device__ MEZZO_ALWAYS_INLINE void load(const Alike<float>& alike, int slot, float* values) const {
-    if (alike.data != nullptr && packed() && !kShifted &&
+    if (alike.data != nullptr && !kShifted &&
         reinterpret_cast<std::uintptr_t>(alike.data) % sizeof(Pack<float>) == 0) {
       Pack<float> pack{};
       if (has(slot, 0)) pack = reinterpret_cast<const Pack<float>*>(alike.data)[at(slot, 0) / kPack];
@@ -202,60 +192,45 @@ class RowSlots {
     }
   }
   template <class Bits, int kSlots>
-  __device__ MEZZO_ALWAYS_INLINE void load_single(const void* row, std::int64_t step,
+  __device__ MEZZO_ALWAYS_INLINE void load_packed(const void* row,
                                                   std::uint32_t (&words)[kSlots][kPack]) const {
+    constexpr int kWords = kPack * static_cast<int>(sizeof(Bits)) / 4;
     // Offsets by addition: the compiler would keep the products of all of them in registers.
-    std::int64_t offset = at(0, 0) * (packed() ? 1 : step);
-    const std::int64_t next = packed() ? blockDim.x * kPack : blockDim.x * step;
-    if (packed()) {
-      constexpr int kWords = kPack * static_cast<int>(sizeof(Bits)) / 4;
-      MEZZO_UNROLL
-      for (int s = 0; s < kSlots; ++s) {
-        if (has(s, 0)) {
-          const auto raw = static_cast<const RawWords<kWords>*>(row)[offset / kPack];
-          MEZZO_UNROLL
-          for (int w = 0; w < kWords; ++w) words[s][w] = raw.words[w];
-        }
-        offset += next;
-      }
-    } else {
-      MEZZO_UNROLL
-      for (int s = 0; s < kSlots; ++s) {
+    std::int64_t pack = at(0, 0) / kPack;
+    MEZZO_UNROLL
+    for (int s = 0; s < kSlots; ++s) {
+      if (has(s, 0)) {
+        const auto raw = static_cast<const RawWords<kWords>*>(row)[pack];
         MEZZO_UNROLL
-        for (int j = 0; j < kPack; ++j) {
-          if (has(s, j)) words[s][j] = static_cast<const detail::RawBits<Bits>*>(row)[offset].bits;
-          offset += next;
-        }
+        for (int w = 0; w < kWords; ++w) words[s][w] = raw.words[w];
       }
+      pack += blockDim.x;
     }
   }
   /// A slot's elements = those in the words.
   template <class S>
-  __device__ MEZZO_ALWAYS_INLINE void store_words(void* row, std::int64_t step, int slot,
-                                                  const std::uint32_t* words) const {
+  __device__ MEZZO_ALWAYS_INLINE void store_words(void* row, int slot, const std::uint32_t* words) const {
     constexpr int kWords = kPack * static_cast<int>(sizeof(S)) / 4;
-    if (packed() && (!kShifted || is_full(slot))) {
-      RawWords<kWords> raw;
-      MEZZO_UNROLL
-      for (int w = 0; w < kWords; ++w) raw.words[w] = words[w];
-      if (has(slot, 0)) static_cast<RawWords<kWords>*>(row)[at(slot, 0) / kPack] = raw;
-      return;
+    if constexpr (kShifted) {
+      if (!is_full(slot)) return store_single<S>(row, slot, words);
     }
+    RawWords<kWords> raw;
+    MEZZO_UNROLL
+    for (int w = 0; w < kWords; ++w) raw.words[w] = words[w];
+    if (has(slot, 0)) static_cast<RawWords<kWords>*>(row)[at(slot, 0) / kPack] = raw;
+  }
+  template <class S>
+  __device__ MEZZO_ALWAYS_INLINE void store_single(void* row, int slot, const std::uint32_t* words) const {
     using Bits = std::conditional_t<sizeof(S) == 2, std::uint16_t, std::uint32_t>;
-    std::int64_t offset = at(slot, 0) * step;
-    const std::int64_t next = kShifted ? 1 : blockDim.x * step;
     MEZZO_UNROLL
     for (int j = 0; j < kPack; ++j) {
-      const std::uint32_t word = words[j * kWords / kPack];
+      const std::uint32_t word = words[j * static_cast<int>(sizeof(S)) / 4];
       const auto bits = static_cast<Bits>(sizeof(S) == 2 && j % 2 == 1 ? word >> 16 : word);
-      if (has(slot, j)) static_cast<detail::RawBits<Bits>*>(row)[offset].bits = bits;
-      offset += next;
+      if (has(slot, j)) static_cast<detail::RawBits<Bits>*>(row)[at(slot, j)].bits = bits;
     }
   }
 
   int length_, first_;
-  bool packed_;
-  int step_;
 };
 
 /// combine over the values of the threads of a row, a warp or a block, in every one of them. A block's warps
@@ -344,15 +319,15 @@ class RegisterRow : public RowOfThreads<N> {
   using ThreadSum = float;  ///< of at most kSlots * kPack terms
 
   __device__ MEZZO_ALWAYS_INLINE RegisterRow(const RowArrays<N>& all, std::int64_t row)
-      : RowOfThreads<N>(all), slots_(all.length, all.packed) {
+      : RowOfThreads<N>(all), slots_(all.length) {
     all.rows.offsets(row, start_);
     read();
   }
   /// A chunk of a row that starts at `start`: the elements begin + first to begin + end - 1.
   __device__ MEZZO_ALWAYS_INLINE RegisterRow(const RowArrays<N>& all, const std::int64_t (&start)[N],
                                              std::int64_t begin, std::int64_t first, std::int64_t end)
-      : RowOfThreads<N>(all), slots_(end, all.packed, first) {
-    for (std::size_t k = 0; k < N; ++k) start_[k] = start[k] + begin * all.steps[k];
+      : RowOfThreads<N>(all), slots_(end, first) {
+    for (std::size_t k = 0; k < N; ++k) start_[k] = start[k] + begin;
     read();
   }
 
@@ -381,8 +356,7 @@ class RegisterRow : public RowOfThreads<N> {
       }
       with_narrow(all_.arrays[0].dtype, [&](auto stored) {
         using S = decltype(stored);
-        slots_.template store<S, kCount>(static_cast<S*>(all_.arrays[0].data) + start_[0], all_.steps[0], s,
-                                         results);
+        slots_.template store<S, kCount>(static_cast<S*>(all_.arrays[0].data) + start_[0], s, results);
       });
     }
   }
@@ -410,17 +384,9 @@ class RegisterRow : public RowOfThreads<N> {
   }
   template <class Bits>
   __device__ MEZZO_ALWAYS_INLINE void fetch(std::size_t k, std::uint32_t (&words)[kSlots][kPack]) const {
-    slots_.template load<Bits>(static_cast<const Bits*>(all_.arrays[k].data) + start_[k], all_.steps[k],
-                               words);
+    slots_.template load<Bits>(static_cast<const Bits*>(all_.arrays[k].data) + start_[k], words);
   }
   __device__ MEZZO_ALWAYS_INLINE void widen(std::size_t k, std::uint32_t (&words)[kSlots][kPack]) {
-    if (!slots_.packed() && all_.arrays[k].dtype != DType::f32) {
-      MEZZO_UNROLL
-      for (int s = 0; s < kSlots; ++s) {
-        words[s][0] |= words[s][1] << 16;
-        words[s][1] = words[s][2] | words[s][3] << 16;
-      }
-    }
     with_narrow(all_.arrays[k].dtype, [&](auto stored) {
       MEZZO_UNROLL
       for (int s = 0; s < kSlots; ++s) detail::widen<decltype(stored)>(words[s], values_[k - kFirst][s]);

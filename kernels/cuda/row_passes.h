@@ -158,9 +158,9 @@ __global__ void __launch_bounds__(kSlots == 1 ? kWarp * kRowsOfABlock : kMostRow
 }
 
 /// No loop over rows: scratch would be written again before all had read it. Three blocks leave 80 registers.
-template <RowPacks kPacks, std::size_t N, class Body>
+template <std::size_t N, class Body>
 __global__ void __launch_bounds__(kThreads, 3) rows_in_chunks(Body body, RowArrays<N> all) {
-  LongRow<N, Body::kResults, kPacks> row(all, blockIdx.x);
+  LongRow<N, Body::kResults> row(all, blockIdx.x);
   body(row, blockIdx.x);
 }
 
@@ -191,7 +191,8 @@ void run_row_passes(Device device, const RowArrays<N>& all, const Body& body) {
   constexpr int kInputs = static_cast<int>(N - Body::kResults);
   const bool narrow = std::is_same_v<typename Body::Number, float> && detail::are_narrow(all);
   if (all.rows.total() == 0) return;
-  const RowPlan plan = plan_rows({all.rows.total(), all.length, kInputs, all.across, narrow});
+  const RowPlan plan =
+      plan_rows({all.rows.total(), all.length, kInputs, all.across, narrow, all.packed, all.shifted});
   if (plan.way == RowWay::across || plan.way == RowWay::streamed) {
     // All threads of an SM on two long rows, instead of eight, leave them in the cache until they are read
     // again.
@@ -201,18 +202,16 @@ void run_row_passes(Device device, const RowArrays<N>& all, const Body& body) {
   if constexpr (std::is_same_v<typename Body::Number, float>) {
     using detail::launch_in_registers;
     if (plan.way == RowWay::chunks) {
-      const auto kernel = all.shifted ? detail::rows_in_chunks<RowPacks::shifted, N, Body>
-                                      : detail::rows_in_chunks<RowPacks::any, N, Body>;
-      return mezzo::cuda::launch(kernel, dim3(static_cast<unsigned>(all.rows.total())), dim3(kThreads),
+      return mezzo::cuda::launch(detail::rows_in_chunks<N, Body>,
+                                 dim3(static_cast<unsigned>(all.rows.total())), dim3(kThreads),
                                  kRowScratchBytes, mezzo::cuda::current_stream(device), body, all);
     }
-    if (plan.slots == 1) return launch_in_registers<1, RowPacks::any>(device, all, body, plan);
+    if (plan.slots == 1) return launch_in_registers<1, RowPacks::packed>(device, all, body, plan);
     // Of one input: beside two, what makes a vector of results would not fit into the registers.
     if constexpr (kInputs == 1) {
       if (all.joined) return launch_in_registers<kRowSlots, RowPacks::joined>(device, all, body, plan);
     }
-    if (all.packed) return launch_in_registers<kRowSlots, RowPacks::packed>(device, all, body, plan);
-    launch_in_registers<kRowSlots, RowPacks::any>(device, all, body, plan);
+    launch_in_registers<kRowSlots, RowPacks::packed>(device, all, body, plan);
   }
 }
 

@@ -18,16 +18,17 @@ inline constexpr unsigned kRowsOfABlock = 4;  ///< where a warp has a row
 
 enum class RowWay {
   across,     ///< a thread per row, because neighbouring rows are neighbours in memory
-  registers,  ///< a warp or a block per row, which is read from memory once
-  chunks,     ///< a block per row, which goes through registers a chunk at a time
+  registers,  ///< a warp or a block per row of whole packs, which is read from memory once
+  chunks,     ///< a block per row that is a run, which goes through registers a chunk at a time
   streamed,   ///< a block per row, an element of a thread at a time
 };
 
 struct RowSizes {
   std::int64_t rows, length;
-  int inputs;   ///< arrays that are read
-  bool across;  ///< neighbouring rows are closer in memory than neighbours of a row
-  bool narrow;  ///< computed in f32 from f16, bf16 or f32
+  int inputs;            ///< arrays that are read
+  bool across;           ///< neighbouring rows are closer in memory than neighbours of a row
+  bool narrow;           ///< computed in f32 from f16, bf16 or f32
+  bool packed, shifted;  ///< see RowArrays
 };
 
 struct RowPlan {
@@ -48,7 +49,11 @@ inline constexpr std::int64_t kLongestRegisterRow = std::int64_t{kRowSlots} * kR
   // A block per row: there are at most 2^31 - 1.
   if (!sizes.narrow || sizes.inputs > kMostRegisterInputs || sizes.rows > INT32_MAX)
     return {RowWay::streamed, 0, 0, 0};
-  if (sizes.length > kLongestRegisterRow) return {RowWay::chunks, 0, 0, 0};
+  if (!sizes.packed || sizes.length > kLongestRegisterRow) {
+    // A block's registers are too many for a row that a warp's would hold.
+    const bool is_short = sizes.length <= kRowSlots * kRowPack * kLanes;
+    return {sizes.shifted && !is_short ? RowWay::chunks : RowWay::streamed, 0, 0, 0};
+  }
   const std::int64_t packs = (sizes.length + kRowPack - 1) / kRowPack;
   const int slots = packs <= kLanes ? 1 : kRowSlots;
   const std::int64_t warps = (packs + slots * kLanes - 1) / (slots * kLanes);

@@ -3,7 +3,6 @@
 #include "mezzo/kernels/gemm/gemm.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +11,6 @@
 #include <string_view>
 
 #include "mezzo/core/error.h"
-#include "mezzo/core/storage.h"
 #include "mezzo/kernels/cpu/convert.h"
 #include "mezzo/kernels/cpu/isa.h"
 #include "mezzo/kernels/cpu/parallel.h"
@@ -123,45 +121,12 @@ bool takes_bias(const GemmArgs& args) {
   return args.k > 0 && args.alpha == 1 && (args.n == 1 || args.c_col_stride == 1);
 }
 
-/// A in bf16, which holds the values of float8, in memory of its own.
-GemmArgs widened_a(GemmArgs args, Ref<Storage>& memory) {
-  if (!is_float8(args.a_dtype)) return args;
-  // Line by line, as they lie: rows, or columns where these are runs.
-  const bool by_columns = args.a_col_stride != 1 && args.a_row_stride == 1;
-  const std::int64_t lines = by_columns ? args.k : args.m, length = by_columns ? args.m : args.k,
-                     stride = by_columns ? args.a_col_stride : args.a_row_stride,
-                     step = by_columns ? args.a_row_stride : args.a_col_stride,
-                     distinct = args.a_batch_stride == 0 ? 1 : args.batch;
-  memory = make_ref<Storage>(static_cast<std::size_t>(distinct * lines * length) * sizeof(BFloat16),
-                             Device::cpu());
-  auto* const values = static_cast<BFloat16*>(memory->data());
-  const auto* const codes = static_cast<const std::byte*>(args.a);
-  const std::int64_t grain = std::max<std::int64_t>(1, (1 << 15) / std::max<std::int64_t>(1, length));
-  parallel_for(distinct * lines, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t line = begin; line < end; ++line) {
-      gather(codes + line / lines * args.a_batch_stride + line % lines * stride, args.a_dtype, step,
-             values + line * length, DType::bf16, length);
-    }
-  });
-  args.a = values, args.a_dtype = DType::bf16;
-  if (args.a_batch_stride != 0) args.a_batch_stride = lines * length;
-  args.a_row_stride = by_columns ? 1 : length, args.a_col_stride = by_columns ? length : 1;
-  return args;
-}
-
-/// The product with operands of 16 bits or more, and with its scales in alpha.
-GemmArgs without_float8(GemmArgs args, std::array<Ref<Storage>, 2>& memory) {
-  args = widened_a(args, memory[0]);
-  if (is_float8(args.b_dtype)) args = transposed(widened_a(transposed(args), memory[1]));
+/// Row sums, and a bias that the product does not take, as steps before it: it is added to a C that holds the
+/// bias. Scales of float8 operands become part of alpha.
+GemmArgs spelled_out(GemmArgs args) {
   if (args.a_scale != nullptr)
     args.alpha *= static_cast<double>(*args.a_scale) * static_cast<double>(*args.b_scale);
   args.a_scale = args.b_scale = nullptr;
-  return args;
-}
-
-/// Row sums, and a bias that the product does not take, as steps before it: it is added to a C that holds the
-/// bias.
-GemmArgs spelled_out(GemmArgs args) {
   if (args.row_sums != nullptr) {
     const RowSums rows = row_sums_of(args);
     dispatch_compute(args.c_dtype, [&]<class T>(TypeTag<T>) { reduce<T>(Sum<>{}, rows.sums, rows.terms); });
@@ -203,8 +168,8 @@ void run(const GemmArgs& args, GemmTileFunction<In, Acc> engine, const EngineNee
 
 void run_f32(const GemmArgs& args) {
   if (goes_to_loops(args)) return run(args, gemm_loops<float>, {.b_by_rows = true});
-  const bool bf16 = args.a_dtype == DType::bf16 && args.b_dtype == DType::bf16;
-  if (bf16 && use_native_bf16()) return run(args, native_bf16_product());
+  const auto in_bf16 = [](DType dtype) { return dtype == DType::bf16 || is_float8(dtype); };
+  if (in_bf16(args.a_dtype) && in_bf16(args.b_dtype) && use_native_bf16()) return run(args, native_bf16_product());
 #ifdef MEZZO_HAVE_ONEDNN
   if (gemm_engine() == GemmEngine::onednn)
     return run(args, gemm_onednn_f32, {.spaced_lines = onednn_needs_spaced_lines()});
@@ -221,8 +186,7 @@ void run_f64(const GemmArgs& args) {
 
 void gemm(const GemmArgs& given) {
   const DType compute = product_compute_dtype(given);
-  std::array<Ref<Storage>, 2> widened;
-  const GemmArgs plain = spelled_out(without_float8(given, widened));
+  const GemmArgs plain = spelled_out(given);
   if (plain.batch == 0 || plain.m == 0 || plain.n == 0) return;
   const GemmArgs normal = normal_form(plain);
   if (compute == DType::f32) return run_f32(normal);

@@ -1,7 +1,7 @@
-// The CUDA rows of layer_norm and rms_norm and of their gradients. A row of up to kLongestRegisterRow
-// elements is read once, forward and backward. The gradients of the parameters are sums over rows: blocks
-// that stay for many rows keep them in registers, each block (or warp) writes one part, and the parts are
-// added by whoever asked. No atomics: the bits depend on sizes only.
+// The CUDA rows of layer_norm and rms_norm and of their gradients. A row of whole packs, up to
+// kLongestRegisterRow elements, is read once, forward and backward. The gradients of the parameters are sums
+// over rows: blocks that stay for many rows keep them in registers, each block (or warp) writes one part, and
+// the parts are added by whoever asked. No atomics: the bits depend on sizes only.
 #include "mezzo/kernels/norm/norm.h"
 
 #include "mezzo/kernels/cuda/scratch.h"
@@ -82,7 +82,7 @@ constexpr std::int64_t kLongestPartRow = std::int64_t{kRowSlots} * kRowPack * kM
 
 /// The rows of a part one after the other. A block has several parts only if each is a warp's, so that no
 /// barrier is met.
-template <int kSlots, RowPacks kPacks>
+template <int kSlots>
 __global__ void __launch_bounds__(kMostPartThreads)
     row_norm_parts_kernel(RowNormBackwardRow<float> body, RowArrays<3> all, PartSums<float> sums) {
   const std::int64_t part = static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kMostPartThreads)
   float dots[kSlots][kPack] = {}, grads[kSlots][kPack] = {};
   for (std::int64_t r = part; r < all.rows.total(); r += sums.parts) {
     if (blockDim.x != kWarp) __syncthreads();  // scratch: the row before may still be read
-    RegisterRow<3, 1, kSlots, kPacks> row(all, r);
+    RegisterRow<3, 1, kSlots, RowPacks::packed> row(all, r);
     const scalar::GradDotFn<float> dot{body(row, r)};
     row.each([&](const auto& place) {
       const float grad = row.template get<1>(place);
@@ -98,12 +98,11 @@ __global__ void __launch_bounds__(kMostPartThreads)
       dots[place.slot][place.j] += dot(grad, row.template get<2>(place));
     });
   }
-  const RowSlots<kPacks> slots(all.length, all.packed);
+  const RowSlots<RowPacks::packed> slots(all.length);
   MEZZO_UNROLL
   for (int s = 0; s < kSlots; ++s) {
-    if (sums.weight != nullptr)
-      slots.template store<float, 1>(sums.weight + part * all.length, 1, s, dots[s]);
-    if (sums.bias != nullptr) slots.template store<float, 1>(sums.bias + part * all.length, 1, s, grads[s]);
+    if (sums.weight != nullptr) slots.store<float, 1>(sums.weight + part * all.length, s, dots[s]);
+    if (sums.bias != nullptr) slots.store<float, 1>(sums.bias + part * all.length, s, grads[s]);
   }
 }
 
@@ -157,22 +156,21 @@ __global__ void row_norm_pack_columns(RowArrays<2> all, const scalar::Normalized
 }
 
 /// Everything in one kernel, if registers hold it.
-bool backward_in_registers(Device device, const RowNormBackwardRow<float>& body, RowArrays<3> all,
+bool backward_in_registers(Device device, const RowNormBackwardRow<float>& body, const RowArrays<3>& all,
                            const PartSums<float>& sums) {
-  const RowPlan plan = plan_rows({all.rows.total(), all.length, 2, all.across, detail::are_narrow(all)});
+  const bool packed = all.packed && takes_packs(sums);
+  const RowPlan plan =
+      plan_rows({all.rows.total(), all.length, 2, all.across, detail::are_narrow(all), packed, all.shifted});
   if (plan.way != RowWay::registers || all.length > kLongestPartRow) return false;
-  all.packed = all.packed && takes_packs(sums);
   const auto launch = [&](auto kernel) {
     mezzo::cuda::launch(kernel, dim3(static_cast<unsigned>((sums.parts + plan.rows - 1) / plan.rows)),
                         dim3(plan.threads, plan.rows), kRowScratchBytes, mezzo::cuda::current_stream(device),
                         body, all, sums);
   };
   if (plan.slots == 1)
-    launch(row_norm_parts_kernel<1, RowPacks::any>);
-  else if (all.packed)
-    launch(row_norm_parts_kernel<kRowSlots, RowPacks::packed>);
+    launch(row_norm_parts_kernel<1>);
   else
-    launch(row_norm_parts_kernel<kRowSlots, RowPacks::any>);
+    launch(row_norm_parts_kernel<kRowSlots>);
   return true;
 }
 
@@ -228,7 +226,7 @@ void row_norm_backward(Device device, RowNorm kind, const RowNormGradients& out,
 /// For as many threads as a large GPU has at work with 128 registers each; at least two rows per part.
 std::int64_t row_norm_parts(Device /*device*/, std::int64_t rows, std::int64_t n) {
   constexpr std::int64_t kBusyThreads = 132 * 512, kMostParts = 1056;
-  const RowPlan plan = plan_rows({1, n < kLongestPartRow ? n : kLongestPartRow, 2, false, true});
+  const RowPlan plan = plan_rows({1, n < kLongestPartRow ? n : kLongestPartRow, 2, false, true, true, true});
   const std::int64_t most =
       kBusyThreads / plan.threads < kMostParts ? kBusyThreads / plan.threads : kMostParts;
   const std::int64_t wanted = (rows + 1) / 2;

@@ -31,7 +31,7 @@ using kernels::View;
 using kernels::Windows;
 
 /// How the maps are computed on the CUDA device.
-enum class Way { chosen, columns, direct, dnn };
+enum class Way { chosen, columns, dnn };
 
 struct Dtypes {
   DType x, weight, y;
@@ -43,7 +43,6 @@ class CudaConv : public CudaTwin {
   void TearDown() override {
     kernels::cuda::set_conv_column_bytes(std::int64_t{256} << 20);
     kernels::cuda::set_conv_by_dnn(true);
-    kernels::cuda::set_direct_narrow_places(true);
     cuda::set_allow_tf32(false);
     cuda::set_benchmark(false);
 #if defined(MEZZO_CUDA_EMULATED)
@@ -124,7 +123,6 @@ void by_dnn(Device device, ConvMap map, const ConvShape& s, const Arrays& a, con
 void forward(Way way, Device device, const ConvShape& s, const Arrays& a, const void* bias) {
   const View y = ops::view_of(a.y), x = ops::view_of(a.x), w = ops::view_of(a.weight);
   if (way == Way::chosen || device.is_cpu()) return kernels::conv_forward(device, s, y, x, w, bias);
-  if (way == Way::direct) return kernels::cuda::direct_forward(device, s, y, x, w, bias);
   const auto columns = [&] { kernels::cuda::columns_forward(device, s, y, x, w, bias); };
   if (way == Way::dnn) return by_dnn(device, ConvMap::forward, s, a, bias, columns);
   columns();
@@ -132,7 +130,6 @@ void forward(Way way, Device device, const ConvShape& s, const Arrays& a, const 
 void input_gradient(Way way, Device device, const ConvShape& s, const Arrays& a, const void* bias) {
   const View y = ops::view_of(a.y), x = ops::view_of(a.x), w = ops::view_of(a.weight);
   if (way == Way::chosen || device.is_cpu()) return kernels::conv_input_gradient(device, s, x, y, w, bias);
-  if (way == Way::direct) return kernels::cuda::direct_input_gradient(device, s, x, y, w, bias);
   const auto columns = [&] { kernels::cuda::columns_input_gradient(device, s, x, y, w, bias); };
   if (way == Way::dnn) return by_dnn(device, ConvMap::input_gradient, s, a, bias, columns);
   columns();
@@ -140,7 +137,6 @@ void input_gradient(Way way, Device device, const ConvShape& s, const Arrays& a,
 void weight_gradient(Way way, Device device, const ConvShape& s, const Arrays& a) {
   const View y = ops::view_of(a.y), x = ops::view_of(a.x), w = ops::view_of(a.weight);
   if (way == Way::chosen || device.is_cpu()) return kernels::conv_weight_gradient(device, s, w, x, y);
-  if (way == Way::direct) return kernels::cuda::direct_weight_gradient(device, s, w, x, y);
   const auto columns = [&] { kernels::cuda::columns_weight_gradient(device, s, w, x, y); };
   if (way == Way::dnn) return by_dnn(device, ConvMap::weight_gradient, s, a, nullptr, columns);
   columns();
@@ -178,7 +174,7 @@ void expect_same_maps(Way way, const ConvShape& given, const Dtypes& dtypes) {
 constexpr Dtypes all(DType dtype) { return {dtype, dtype, dtype}; }
 
 TEST_F(CudaConv, EveryShapeInEveryWay) {
-  for (const Way way : {Way::chosen, Way::columns, Way::direct}) {
+  for (const Way way : {Way::chosen, Way::columns}) {
     for (const ConvShape& shape : shapes()) expect_same_maps(way, shape, all(DType::f32));
   }
 }
@@ -186,18 +182,15 @@ TEST_F(CudaConv, EveryShapeInEveryWay) {
 TEST_F(CudaConv, WindowsThatLeavePlacesOut) {
   ConvShape shape = shapes()[0];
   shape.windows.output[1] -= 1, shape.windows.output[2] -= 2;
-  for (const Way way : {Way::chosen, Way::columns, Way::direct})
-    expect_same_maps(way, shape, all(DType::f32));
+  for (const Way way : {Way::chosen, Way::columns}) expect_same_maps(way, shape, all(DType::f32));
   shape = shapes()[6];
   shape.windows.output[1] -= 1;
-  for (const Way way : {Way::chosen, Way::columns, Way::direct})
-    expect_same_maps(way, shape, all(DType::f32));
+  for (const Way way : {Way::chosen, Way::columns}) expect_same_maps(way, shape, all(DType::f32));
 }
 TEST_F(CudaConv, EveryDtype) {
   for (const DType dtype : {DType::f16, DType::bf16, DType::f64}) {
-    for (const std::size_t which : {0U, 2U, 4U, 6U}) {
-      for (const Way way : {Way::columns, Way::direct}) expect_same_maps(way, shapes()[which], all(dtype));
-    }
+    for (const std::size_t which : {0U, 2U, 4U, 6U})
+      expect_same_maps(Way::columns, shapes()[which], all(dtype));
   }
 }
 TEST_F(CudaConv, MixedDtypes) {
@@ -205,16 +198,8 @@ TEST_F(CudaConv, MixedDtypes) {
                                {DType::f16, DType::f16, DType::f32},
                                {DType::f32, DType::bf16, DType::bf16},
                                {DType::f64, DType::f32, DType::f16}}) {
-    for (const std::size_t which : {0U, 2U, 6U}) {
-      for (const Way way : {Way::columns, Way::direct}) expect_same_maps(way, shapes()[which], dtypes);
-    }
+    for (const std::size_t which : {0U, 2U, 6U}) expect_same_maps(Way::columns, shapes()[which], dtypes);
   }
-}
-
-// Indices of 64 bits, which only arrays beyond 2^31 elements need.
-TEST_F(CudaConv, DirectWithWideIndices) {
-  kernels::cuda::set_direct_narrow_places(false);
-  for (const ConvShape& shape : shapes()) expect_same_maps(Way::direct, shape, all(DType::f32));
 }
 
 // More terms than threads, in blocks and, with channels last, in columns.
@@ -249,7 +234,8 @@ TEST_F(CudaConv, TheWayMeantForAShape) {
     const Arrays a(s, all(DType::f32), device);
     return launches_of([&] { forward(Way::chosen, device, s, a, nullptr); });
   };
-  EXPECT_EQ(launches(shapes()[4]), 1U) << "depthwise: one kernel";
+  const ConvShape depthwise = shape_of(1, 4, 4, 4, moves({1, 6, 5}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}));
+  EXPECT_EQ(launches(depthwise), 1U) << "depthwise: one kernel";
   EXPECT_EQ(launches(shapes()[6]), 1U) << "one place per window: a product and no columns";
   EXPECT_EQ(launches(shapes()[0]), 2U) << "columns and a product";
 }

@@ -20,7 +20,7 @@ constexpr std::int64_t kLongest = kernels::cuda::kLongestRegisterRow;
 TEST(RowPlan, RegistersHoldRowsUpToTheLongest) {
   for (const int inputs : {1, 2}) {
     for (std::int64_t length = 0; length <= kLongest; ++length) {
-      const RowPlan plan = plan_rows({3, length, inputs, false, true});
+      const RowPlan plan = plan_rows({3, length, inputs, false, true, true, true});
       ASSERT_EQ(plan.way, RowWay::registers) << length;
       // Every element has a place, no warp is idle, and registers and threads are as many as a block may
       // have.
@@ -32,26 +32,31 @@ TEST(RowPlan, RegistersHoldRowsUpToTheLongest) {
       ASSERT_LE(plan.slots * 4 * inputs, 32);
       ASSERT_TRUE(plan.rows == 1 || plan.threads == 32) << "a barrier would meet warps of several rows";
     }
-    EXPECT_EQ(plan_rows({3, kLongest + 1, inputs, false, true}).way, RowWay::chunks);
+    EXPECT_EQ(plan_rows({3, kLongest + 1, inputs, false, true, true, true}).way, RowWay::chunks);
   }
 }
 
 TEST(RowPlan, OtherWays) {
-  EXPECT_EQ(plan_rows({3, kLongest + 1, 1, false, false}).way, RowWay::streamed) << "f64 or integers";
-  EXPECT_EQ(plan_rows({3, 100, 1, false, false}).way, RowWay::streamed) << "f64 or integers";
-  EXPECT_EQ(plan_rows({3, 100, 3, false, true}).way, RowWay::streamed) << "three inputs";
-  EXPECT_EQ(plan_rows({std::int64_t{1} << 31, 4, 1, false, true}).way, RowWay::streamed) << "too many blocks";
-  EXPECT_EQ(plan_rows({31, 100, 1, true, true}).way, RowWay::registers);
-  EXPECT_EQ(plan_rows({32, 100, 1, true, true}).way, RowWay::across);
-  EXPECT_EQ(plan_rows({32, 100, 1, true, false}).way, RowWay::across);
+  EXPECT_EQ(plan_rows({3, kLongest + 1, 1, false, false, true, true}).way, RowWay::streamed)
+      << "f64 or integers";
+  EXPECT_EQ(plan_rows({3, 100, 1, false, false, true, true}).way, RowWay::streamed) << "f64 or integers";
+  EXPECT_EQ(plan_rows({3, 100, 3, false, true, true, true}).way, RowWay::streamed) << "three inputs";
+  EXPECT_EQ(plan_rows({std::int64_t{1} << 31, 4, 1, false, true, true, true}).way, RowWay::streamed)
+      << "too many blocks";
+  EXPECT_EQ(plan_rows({3, 513, 2, false, true, false, true}).way, RowWay::chunks) << "no whole packs";
+  EXPECT_EQ(plan_rows({3, 512, 2, false, true, false, true}).way, RowWay::streamed) << "few, not whole packs";
+  EXPECT_EQ(plan_rows({3, kLongest + 1, 1, false, true, false, false}).way, RowWay::streamed) << "no runs";
+  EXPECT_EQ(plan_rows({31, 100, 1, true, true, true, true}).way, RowWay::registers);
+  EXPECT_EQ(plan_rows({32, 100, 1, true, true, true, true}).way, RowWay::across);
+  EXPECT_EQ(plan_rows({32, 100, 1, true, false, true, true}).way, RowWay::across);
 }
 
 TEST(RowPlan, ShortRowsShareABlock) {
-  EXPECT_EQ(plan_rows({9, 128, 1, false, true}).slots, 1);
-  EXPECT_EQ(plan_rows({9, 129, 1, false, true}).slots, 4);
-  EXPECT_EQ(plan_rows({9, 512, 1, false, true}).rows, 4U);
-  EXPECT_EQ(plan_rows({9, 513, 1, false, true}).rows, 1U);
-  EXPECT_EQ(plan_rows({9, 513, 1, false, true}).threads, 64U);
+  EXPECT_EQ(plan_rows({9, 128, 1, false, true, true, true}).slots, 1);
+  EXPECT_EQ(plan_rows({9, 129, 1, false, true, true, true}).slots, 4);
+  EXPECT_EQ(plan_rows({9, 512, 1, false, true, true, true}).rows, 4U);
+  EXPECT_EQ(plan_rows({9, 513, 1, false, true, true, true}).rows, 1U);
+  EXPECT_EQ(plan_rows({9, 513, 1, false, true, true, true}).threads, 64U);
 }
 
 /// How the rows of a test lie in memory.
