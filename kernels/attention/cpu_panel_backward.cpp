@@ -3,8 +3,8 @@
 // rows of queries and columns of keys, and the four other products read it as it is.
 #include <algorithm>
 
+#include "mezzo/kernels/attention/cpu_heads.h"
 #include "mezzo/kernels/attention/cpu_panels.h"
-#include "mezzo/kernels/attention/cpu_tile.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -47,8 +47,7 @@ class BackwardPanels {
         value_cols_(whole_vectors(tiles_.value_size())),
         share_(share),
         pairs_(has_pairs_product() && tiles_.q.has_pairs() && tiles_.k.has_pairs() && tiles_.v.has_pairs() &&
-               grad_.has_pairs()),
-        pieces_(total()) {}
+               grad_.has_pairs()) {}
 
   void run() {
     take_buffers();
@@ -90,31 +89,29 @@ class BackwardPanels {
   [[nodiscard]] std::int64_t first_query(std::int64_t key) const {
     return tiles_.a.causal ? key / kQueriesOfBlock * kQueriesOfBlock : 0;
   }
-  [[nodiscard]] bool needs_sums_of_q() const {
-    return wants_dq() && share_ == nullptr && !adds_in_place(dq_);
-  }
-
-  [[nodiscard]] std::int64_t total() const {
-    const auto room = Pieces<float>::room;
-    const std::int64_t most = std::max(cols_, value_cols_), size = tiles_.size() + tiles_.value_size();
-    return 2 * room(kQueriesOfBlock * most) + room(kKeysOfTile * cols_) + 2 * room(kKeysOfTile * size) +
-           room(kKeysOfTile * cols_) + room(kKeysOfTile * value_cols_) + 4 * room(kQueriesOfBlock * kPanel) +
-           room(tiles_.queries()) + (needs_sums_of_q() ? room(tiles_.queries() * cols_) : 0);
-  }
-
   void take_buffers() {
     const std::int64_t most = std::max(cols_, value_cols_);
-    q_ = pieces_.take(kQueriesOfBlock * most), g_ = pieces_.take(kQueriesOfBlock * most);
-    k_ = pieces_.take(kKeysOfTile * cols_);
-    keys_ = pieces_.take(kKeysOfTile * tiles_.size()),
-    values_ = pieces_.take(kKeysOfTile * tiles_.value_size());
-    sums_of_k_ = pieces_.take(kKeysOfTile * cols_), sums_of_v_ = pieces_.take(kKeysOfTile * value_cols_);
-    products_ = pieces_.take(kQueriesOfBlock * kPanel), through_ = pieces_.take(kQueriesOfBlock * kPanel);
-    mask_ = pieces_.take(kQueriesOfBlock * kPanel), kept_ = pieces_.take(kQueriesOfBlock * kPanel);
-    means_ = pieces_.take(tiles_.queries());
-    sums_of_q_ = {share_, cols_};
-    if (needs_sums_of_q()) sums_of_q_.data = pieces_.take(tiles_.queries() * cols_);
-    if (wants_dq() && share_ == nullptr && adds_in_place(dq_)) sums_of_q_ = dq_.direct_rows<float>(0);
+    const std::int64_t size = tiles_.size(), value_size = tiles_.value_size(), queries = tiles_.queries();
+    const bool in_place = adds_in_place(dq_);
+    const bool has_sums = wants_dq() && share_ == nullptr && !in_place;
+    take_pieces<float>({{&q_, kQueriesOfBlock * most},
+                        {&g_, kQueriesOfBlock * most},
+                        {&k_, kKeysOfTile * cols_},
+                        {&keys_, kKeysOfTile * size},
+                        {&values_, kKeysOfTile * value_size},
+                        {&sums_of_k_, kKeysOfTile * cols_},
+                        {&sums_of_v_, kKeysOfTile * value_cols_},
+                        {&products_, kQueriesOfBlock * kPanel},
+                        {&through_, kQueriesOfBlock * kPanel},
+                        {&mask_, kQueriesOfBlock * kPanel},
+                        {&kept_, kQueriesOfBlock * kPanel},
+                        {&means_, queries},
+                        {&sums_of_q_.data, has_sums ? queries * cols_ : 0}});
+    sums_of_q_.ld = cols_;
+    if (share_ != nullptr)
+      sums_of_q_.data = share_;
+    else if (wants_dq() && in_place)
+      sums_of_q_ = dq_.direct_rows<float>(0);
   }
 
   /// Of each query: grad . out, the mean of its weights' gradients under the weights.
@@ -300,7 +297,6 @@ class BackwardPanels {
   std::int64_t begin_, end_, cols_, value_cols_;
   float* share_;
   bool pairs_;  ///< q k^T and grad v^T are taken of bf16 as it is
-  Pieces<float> pieces_;
   TileRows<float> sums_of_q_{};
   float *q_, *g_, *k_, *keys_, *values_, *sums_of_k_, *sums_of_v_, *products_, *through_, *mask_, *kept_,
       *means_;

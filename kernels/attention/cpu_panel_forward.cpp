@@ -3,8 +3,8 @@
 // at a time, and the second product reads the weights as they are.
 #include <algorithm>
 
+#include "mezzo/kernels/attention/cpu_heads.h"
 #include "mezzo/kernels/attention/cpu_panels.h"
-#include "mezzo/kernels/attention/cpu_tile.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -24,18 +24,19 @@ class ForwardPanels {
         first_(first),
         rows_(std::min(kBlockQueries, tiles_.queries() - first)),
         value_cols_(whole_vectors(tiles_.value_size())),
-        pairs_(tiles_.q.has_pairs() && tiles_.k.has_pairs() && has_pairs_product()),
-        pieces_(total()) {}
+        pairs_(tiles_.q.has_pairs() && tiles_.k.has_pairs() && has_pairs_product()) {}
 
   void run() {
     const std::int64_t size = tiles_.size();
-    float* const k = pieces_.take(kTileKeys * size);
-    float* const v = pieces_.take(kTileKeys * value_cols_);
-    queries_ = pieces_.take(kBlockQueries * size);
-    scores_ = pieces_.take(kTileKeys * kPanel);
-    sums_ = pieces_.take(kBlockQueries * value_cols_);
-    if (has_factors()) rows_of_factors_ = pieces_.take(kTileKeys * kPanel);
-    if (has_factors()) factors_ = pieces_.take(kTileKeys * kPanel);
+    const bool has_factors = tiles_.a.mask.data != nullptr || tiles_.a.dropout_p > 0;
+    float *k, *v;
+    take_pieces<float>({{&k, kTileKeys * size},
+                        {&v, kTileKeys * value_cols_},
+                        {&queries_, kBlockQueries * size},
+                        {&scores_, kTileKeys * kPanel},
+                        {&sums_, kBlockQueries * value_cols_},
+                        {&rows_of_factors_, has_factors ? kTileKeys * kPanel : 0},
+                        {&factors_, has_factors ? kTileKeys * kPanel : 0}});
     const std::int64_t near = std::min(kTileKeys, tiles_.keys());
     fetch(tiles_.k, near), fetch(tiles_.v, near);
     take_queries(k);
@@ -60,15 +61,6 @@ class ForwardPanels {
     std::int64_t query, rows, lower, upper;
     [[nodiscard]] std::int64_t keys() const { return std::max(lower, upper); }
   };
-
-  [[nodiscard]] bool has_factors() const { return tiles_.a.mask.data != nullptr || tiles_.a.dropout_p > 0; }
-
-  [[nodiscard]] std::int64_t total() const {
-    const auto room = Pieces<float>::room;
-    const std::int64_t size = tiles_.size();
-    return room(kTileKeys * size) + room(kTileKeys * value_cols_) + room(kBlockQueries * size) +
-           (has_factors() ? 3 : 1) * room(kTileKeys * kPanel) + room(kBlockQueries * value_cols_);
-  }
 
   /// Has the first rows of a head come to the cache, for which a short context would wait.
   static void fetch(const Head& head, std::int64_t rows) {
@@ -220,8 +212,7 @@ class ForwardPanels {
   float* logsumexp_;
   std::int64_t first_, rows_, value_cols_;
   bool pairs_;  ///< k q^T is taken of bf16 as it is
-  Pieces<float> pieces_;
-  float *queries_, *scores_, *sums_, *rows_of_factors_ = nullptr, *factors_ = nullptr;
+  float *queries_, *scores_, *sums_, *rows_of_factors_, *factors_;
   PanelSoftmax softmax_[kBlockPanels];
   std::uint32_t words_[kTileKeys + 8];
 };

@@ -166,43 +166,6 @@ struct SoftmaxOfHalf {
   }
 };
 
-/// Four rows at a time, each with sums in 16 places whatever the vectors are, so that the bits are the same
-/// everywhere.
-struct DotsOfRows {
-  static constexpr int kRows = 4, kPlaces = 16;
-
-  MEZZO_ALWAYS_INLINE static void add(const float* a, const float* row, float* sums) {
-    MEZZO_KEEP_LOOP
-    for (int j = 0; j < kPlaces; ++j) sums[j] += a[j] * row[j];
-  }
-  MEZZO_ALWAYS_INLINE static float fold(float* sums) {
-    MEZZO_KEEP_LOOP
-    for (int j = 0; j < 8; ++j) sums[j] += sums[j + 8];
-    MEZZO_KEEP_LOOP
-    for (int j = 0; j < 4; ++j) sums[j] += sums[j + 4];
-    return (sums[0] + sums[2]) + (sums[1] + sums[3]);
-  }
-  template <int Rows>
-  MEZZO_ALWAYS_INLINE static void dots(const float* a, std::int64_t cols, const float* rows, std::int64_t ld,
-                                       float* out) {
-    float sums[Rows][kPlaces] = {};
-    std::int64_t p = 0;
-    for (; p + kPlaces <= cols; p += kPlaces) {
-      for (int r = 0; r < Rows; ++r) add(a + p, rows + r * ld + p, sums[r]);
-    }
-    for (int r = 0; r < Rows; ++r) {
-      for (std::int64_t j = 0; j < cols - p; ++j) sums[r][j] += a[p + j] * rows[r * ld + p + j];
-      out[r] = fold(sums[r]);
-    }
-  }
-  static void run(const float* a, std::int64_t cols, const float* rows, std::int64_t ld, std::int64_t count,
-                  float* out) {
-    std::int64_t i = 0;
-    for (; i + kRows <= count; i += kRows) dots<kRows>(a, cols, rows + i * ld, ld, out + i);
-    for (; i < count; ++i) dots<1>(a, cols, rows + i * ld, ld, out + i);
-  }
-};
-
 struct FinishOfPanel {
   static void run(const float* largest, const float* sum, float* factor, float* logsumexp) {
     MEZZO_KEEP_LOOP
@@ -310,10 +273,6 @@ void transpose_to_panel(TileRows<const float> rows, std::int64_t count, std::int
     for (std::int64_t i = r; i < count; ++i) copy_word(rows.data + i * rows.ld + c, to + i);
     std::fill_n(to + count, kPanel - count, 0.0F);
   }
-}
-
-void dot_rows(const float* a, std::int64_t cols, TileRows<const float> rows, std::int64_t count, float* out) {
-  run_isa<DotsOfRows>(a, cols, rows.data, rows.ld, count, out);
 }
 
 void PanelSoftmax::clear() {

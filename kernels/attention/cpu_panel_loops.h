@@ -52,9 +52,6 @@ void pairs_product(const PairsProduct& product);
 /// panel[c * kPanel + r] = rows[r * ld + c] for r < count, 0 for the other rows of the panel.
 void transpose_to_panel(TileRows<const float> rows, std::int64_t count, std::int64_t cols, float* panel);
 
-/// out[i] = a . rows[i]: a single query's products with its keys.
-void dot_rows(const float* a, std::int64_t cols, TileRows<const float> rows, std::int64_t count, float* out);
-
 // --- forward: panels [keys, 32 queries]
 
 /// The online softmax of the queries of a panel, see OnlineSoftmax.
@@ -83,8 +80,7 @@ void multiply_panel(float* weights, const float* factors, std::int64_t rows);
 
 // --- backward: panels [queries, 32 keys]
 
-/// Scores, and grad v^T, of some queries to weights after dropout and gradients of the products, as
-/// GradientsOfRow does.
+/// Scores, and grad v^T, of some queries to weights after dropout and gradients of the products.
 struct PanelGradients {
   std::int64_t rows;
   float *products, *through;

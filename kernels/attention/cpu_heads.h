@@ -1,13 +1,13 @@
-// The parts of attention's tiles: rows of a head as the product engines read them, and the passes over rows
-// of scores between the products. Apart from cpu.cpp, which has the order in which tiles are taken.
+// What attention by rows and by panels share: rows of a head, widened where that is needed, what stands
+// between q k^T and the scores, and the tasks of a call.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 #include <memory>
-#include <type_traits>
 
 #include "mezzo/kernels/attention/attention.h"
 #include "mezzo/kernels/attention/attention_math.h"
@@ -18,7 +18,6 @@
 #include "mezzo/kernels/cpu/row_pass.h"
 #include "mezzo/kernels/cpu/scratch.h"
 #include "mezzo/kernels/cpu/vector_loop.h"
-#include "mezzo/kernels/gemm/cpu_tile.h"
 #include "mezzo/kernels/math/scalar_math.h"
 
 namespace mezzo::kernels::cpu {
@@ -39,7 +38,7 @@ struct Head {
   bool many_rows = false;
 
   [[nodiscard]] std::byte* row(std::int64_t r) const { return data + r * row_stride * size_of(dtype); }
-  /// Whether an engine of type T takes the rows as they are.
+  /// Whether loops over T take the rows as they are.
   template <class T>
   [[nodiscard]] bool direct() const {
     return dtype == dtype_of<T> && (!many_rows || row_stride >= cols);
@@ -95,63 +94,6 @@ void zero_rows(TileRows<T> rows, std::int64_t count, std::int64_t cols) {
   for (std::int64_t r = 0; r < count; ++r) std::fill_n(rows.data + r * rows.ld, cols, T(0));
 }
 
-/// sum + x * factor
-template <class T>
-struct AddScaledFn {
-  T factor;
-  MEZZO_ALWAYS_INLINE T operator()(T sum, T x) const { return sum + x * factor; }
-};
-/// sum + x0 * f[0] + x1 * f[1] + x2 * f[2] + x3 * f[3], added from left to right
-template <class T>
-struct AddFourScaledFn {
-  T f[4];
-  MEZZO_ALWAYS_INLINE T operator()(T sum, T x0, T x1, T x2, T x3) const {
-    return (((sum + x0 * f[0]) + x1 * f[1]) + x2 * f[2]) + x3 * f[3];
-  }
-};
-/// A product whose A is one row, as for a single new query: it reads B once, as fast as memory gives it, for
-/// which the engines are not made.
-template <class T>
-struct RowProduct {
-  static void run(const GemmTile<T>* t) {
-    if (!t->accumulate) {
-      for (std::int64_t j = 0; j < t->n; ++j) t->c[j] = 0;
-    }
-    if (t->b_transposed) {
-      for (std::int64_t j = 0; j < t->n; ++j)
-        t->c[j] += static_cast<T>(row_pass<T, 2>({t->a, t->b + j * t->ldb}, nullptr, t->k, scalar::MulFn{}));
-      return;
-    }
-    std::int64_t p = 0;
-    for (; p + 4 <= t->k; p += 4) {
-      const T *const a = t->a + p, *const b = t->b + p * t->ldb;
-      row_map<T, 5>({t->c, b, b + t->ldb, b + 2 * t->ldb, b + 3 * t->ldb}, t->c, t->n,
-                    AddFourScaledFn<T>{{a[0], a[1], a[2], a[3]}});
-    }
-    for (; p < t->k; ++p) row_map<T, 2>({t->c, t->b + p * t->ldb}, t->c, t->n, AddScaledFn<T>{t->a[p]});
-  }
-};
-
-/// C (+)= op(A) op(B) for any sizes: a sum over nothing is 0.
-template <class T>
-void multiply(std::int64_t m, std::int64_t n, std::int64_t k, TileRows<const T> a, bool a_transposed,
-              TileRows<const T> b, bool b_transposed, TileRows<T> c, bool accumulate) {
-  if (m == 0 || n == 0) return;
-  if (k == 0) {
-    if (!accumulate) zero_rows(c, m, n);
-    return;
-  }
-  const GemmTile<T> tile{m,      n,    k,         a.data, a.ld, a_transposed, b.data, b.ld, b_transposed,
-                         c.data, c.ld, accumulate};
-  if constexpr (std::is_same_v<T, float>) {
-    if (m == 1 && !a_transposed && b_transposed && !accumulate) return dot_rows(a.data, k, b, n, c.data);
-  }
-  if (m == 1 && !a_transposed)
-    run_isa<RowProduct<T>>(&tile);
-  else
-    gemm_tile<T>(tile);
-}
-
 // --- what stands between q k^T and the scores
 
 /// The part of a row of the mask that belongs to a tile, in T.
@@ -159,105 +101,6 @@ template <class T>
 struct MaskRow {
   const T* values = nullptr;  ///< nullptr: none
   bool select = false;        ///< values are 0 or 1 and say which keys take part; else they are added
-};
-
-template <class T>
-struct MaskedScoreFn {
-  T scale;
-  MEZZO_ALWAYS_INLINE T operator()(T product, T mask) const { return product * scale + mask; }
-};
-template <class T>
-struct SelectedScoreFn {
-  T scale;
-  MEZZO_ALWAYS_INLINE T operator()(T product, T mask) const {
-    return mask == T(0) ? -std::numeric_limits<T>::infinity() : product * scale;
-  }
-};
-template <class T>
-struct ScoreFn {
-  T scale;
-  MEZZO_ALWAYS_INLINE T operator()(T product) const { return product * scale; }
-};
-/// exp(x scale - shift) for a result of at most 1.
-template <class T>
-struct WeightFn {
-  T scale, shift;
-  MEZZO_ALWAYS_INLINE T operator()(T x) const { return math::exp_nonpositive(x * scale - shift); }
-};
-
-/// row = scores where they are not just row * scale; returns the factor that is left to apply. A factor that
-/// is not positive is applied here, because the largest product does not have the largest score then.
-template <class T>
-MEZZO_ALWAYS_INLINE T to_scores(T* row, std::int64_t n, T scale, MaskRow<T> mask) {
-  if (mask.values != nullptr) {
-    if (mask.select)
-      row_map<T, 2>({row, mask.values}, row, n, SelectedScoreFn<T>{scale});
-    else
-      row_map<T, 2>({row, mask.values}, row, n, MaskedScoreFn<T>{scale});
-    return 1;
-  }
-  if (scale > T(0)) return scale;
-  row_map<T, 1>({row}, row, n, ScoreFn<T>{scale});
-  return 1;
-}
-
-// --- passes over a row, compiled for each instruction set
-
-/// The n products of a row become weights; those up to `cols` become 0. Returns the factor for what was added
-/// up with the row's earlier weights.
-template <class T>
-struct WeightsOfRow {
-  static T run(T* row, std::int64_t n, std::int64_t cols, T scale, MaskRow<T> mask, OnlineSoftmax<T>* state) {
-    const T left = to_scores(row, n, scale, mask);
-    const T factor = state->advance(row_max(row, n) * left);
-    state->sum += static_cast<T>(row_pass<T, 1>({row}, row, n, WeightFn<T>{left, state->shift()}));
-    for (std::int64_t i = n; i < cols; ++i) row[i] = 0;
-    return factor;
-  }
-};
-
-/// row *= factor
-template <class T>
-struct ScaleRow {
-  static void run(T* row, std::int64_t n, T factor) { row_map<T, 1>({row}, row, n, ScoreFn<T>{factor}); }
-};
-template <class T>
-struct MultiplyRow {
-  static void run(T* row, const T* factors, std::int64_t n) {
-    row_map<T, 2>({row, factors}, row, n, scalar::MulFn{});
-  }
-};
-template <class T>
-struct DotRow {
-  static T run(const T* a, const T* b, std::int64_t n) {
-    return static_cast<T>(row_pass<T, 2>({a, b}, nullptr, n, scalar::MulFn{}));
-  }
-};
-
-/// Arguments of backward's pass over a row of scores.
-template <class T>
-struct GradientRow {
-  T scale;
-  MaskRow<T> mask;
-  T shift;        ///< logsumexp, see attention_shift
-  T mean;         ///< of the weights' gradients: grad . out
-  const T* kept;  ///< factors of dropout, if there is any
-};
-/// products -> weights after dropout; through (grad v^T) -> gradients of the products. Elements in [n, cols)
-/// become 0.
-template <class T, bool kDropout>
-struct GradientsOfRow {
-  static void run(T* products, T* through, std::int64_t n, std::int64_t cols, GradientRow<T> r) {
-    const T left = to_scores(products, n, r.scale, r.mask);
-    const WeightFn<T> weight_of{left, r.shift};
-    MEZZO_INDEPENDENT_LOOP
-    for (std::int64_t i = 0; i < n; ++i) {
-      const T weight = weight_of(products[i]), kept = kDropout ? r.kept[i] : T(1);
-      products[i] = weight * kept;
-      through[i] = weight * (through[i] * kept - r.mean) * r.scale;
-    }
-    for (std::int64_t i = n; i < cols; ++i) products[i] = through[i] = 0;
-  }
 };
 
 /// out[i] = factor where dropout keeps weight first + i, else 0. `words` has room for n + 8.
@@ -292,29 +135,25 @@ inline std::int64_t grain_of(std::int64_t weights, std::int64_t size) {
 
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// Hands out pieces of a thread's buffer.
+/// A piece of a thread's memory, and the pointer that is to point to it.
 template <class T>
-class Pieces {
- public:
-  explicit Pieces(std::int64_t total) : next_(buffer().get<T>(total)) {}
-  /// Sizes are rounded up so that every piece is aligned: see room().
-  T* take(std::int64_t count) {
-    T* const piece = next_;
-    next_ += room(count);
-    return piece;
-  }
-  TileRows<T> rows(std::int64_t count, std::int64_t cols) {
-    return {take(count * cols), std::max<std::int64_t>(cols, 1)};
-  }
-  [[nodiscard]] static constexpr std::int64_t room(std::int64_t count) { return (count + 15) / 16 * 16; }
-
- private:
-  static Scratch& buffer() {
-    static constinit mezzo::detail::PerThread<Scratch> scratch;
-    return scratch.get();
-  }
-  T* next_;
+struct Piece {
+  T** target;
+  std::int64_t count;
 };
+/// Gives out pieces, all of them aligned. They are good until the thread's next call.
+template <class T>
+void take_pieces(std::initializer_list<Piece<T>> pieces) {
+  static constinit mezzo::detail::PerThread<Scratch> scratch;
+  const auto room = [](const Piece<T>& piece) { return (piece.count + 15) / 16 * 16; };
+  std::int64_t total = 0;
+  for (const Piece<T>& piece : pieces) total += room(piece);
+  T* next = scratch.get().template get<T>(total);
+  for (const Piece<T>& piece : pieces) {
+    *piece.target = next;
+    next += room(piece);
+  }
+}
 
 /// One head of a call: what forward and backward tiles have in common.
 template <class T>
