@@ -76,9 +76,9 @@ class BackwardPanels {
     std::int64_t first, rows;
     TileRows<const float> q, g;
   };
-  /// A panel of keys with a block: the keys of its halves take part in rows from `lower` and `upper` on.
+  /// A panel of keys with a block: the keys take part in rows from `start` on.
   struct Part {
-    std::int64_t panel, key, count, lower, upper;
+    std::int64_t panel, key, count, start;
     bool diagonal;  ///< some of its weights are 0
   };
 
@@ -159,12 +159,7 @@ class BackwardPanels {
     for (std::int64_t p = 0; p * kPanel < tile.count; ++p) {
       const std::int64_t key = tile.key + p * kPanel, count = std::min(kPanel, tile.count - p * kPanel);
       if (tiles_.length(first + rows - 1, key, count) == 0) continue;
-      const Part part{p,
-                      key,
-                      count,
-                      start_of(block, key),
-                      count > kHalfPanel ? start_of(block, key + kHalfPanel) : rows,
-                      tiles_.length(first, key, count) < count};
+      const Part part{p, key, count, start_of(block, key), tiles_.length(first, key, count) < count};
       multiply_tile(block, part);
       to_gradients(block, part);
       if (dv_.data != nullptr) add_keys(block, part, products_, block.g, tile.dv, value_cols_);
@@ -187,42 +182,38 @@ class BackwardPanels {
   /// c = the block's rows, as `head` has them or widened, times a panel.
   void multiply(const Block& block, const Part& part, const Head& head, TileRows<const float> rows,
                 const float* panel, std::int64_t size, float* c) const {
-    const auto run = [&](std::int64_t from, std::int64_t end, std::int64_t n) {
-      if (from == end) return;
-      if (pairs_) {
-        const auto* const a = reinterpret_cast<const BFloat16*>(head.row(block.first + from));
-        return pairs_product({end - from, n, size / 2, a, head.row_stride, panel, c + from * kPanel});
-      }
-      panel_product({.m = end - from,
-                     .n = n,
-                     .k = size,
-                     .a = rows.data + from * rows.ld,
-                     .a_row = rows.ld,
-                     .a_step = 1,
-                     .b = panel,
-                     .ldb = kPanel,
-                     .c = c + from * kPanel,
-                     .ldc = kPanel});
-    };
-    run(part.lower, part.upper, kHalfPanel);
-    run(part.upper, block.rows, kPanel);
+    const std::int64_t m = block.rows - part.start;
+    c += part.start * kPanel;
+    if (pairs_) {
+      const auto* const a = reinterpret_cast<const BFloat16*>(head.row(block.first + part.start));
+      return pairs_product({m, size / 2, a, head.row_stride, panel, c});
+    }
+    panel_product({.m = m,
+                   .n = kPanel,
+                   .k = size,
+                   .a = rows.data + part.start * rows.ld,
+                   .a_row = rows.ld,
+                   .a_step = 1,
+                   .b = panel,
+                   .ldb = kPanel,
+                   .c = c,
+                   .ldc = kPanel});
   }
 
   void to_gradients(const Block& block, const Part& part) {
     const float scale = static_cast<float>(tiles_.a.scale);
+    const std::int64_t rows = block.rows - part.start, query = block.first + part.start,
+                       from = part.start * kPanel;
     if (has_mask()) mask(block, part, scale);
-    if (tiles_.a.dropout_p > 0) drop(block, part);
-    const auto run = [&](std::int64_t from, int half) {
-      if (from == block.rows) return;
-      panel_gradients({block.rows - from, products_ + from * kPanel, through_ + from * kPanel,
-                       logsumexp_ + block.first + from, means_ + block.first + from, has_mask() ? 1 : scale,
-                       scale, tiles_.a.dropout_p > 0 ? kept_ + from * kPanel : nullptr},
-                      half);
-    };
-    run(part.lower, 0);
-    run(part.upper, 1);
+    if (tiles_.a.dropout_p > 0) {
+      drop(block, part);
+      multiply_panel(through_ + from, kept_ + from, rows);
+    }
+    panel_gradients({rows, products_ + from, through_ + from, logsumexp_ + query, means_ + query,
+                     has_mask() ? 1 : scale, scale});
+    if (tiles_.a.dropout_p > 0) multiply_panel(products_ + from, kept_ + from, rows);
     if (!part.diagonal) return;
-    for (std::int64_t r = part.lower; r < block.rows; ++r) {
+    for (std::int64_t r = part.start; r < block.rows; ++r) {
       const std::int64_t n = tiles_.length(block.first + r, part.key, kPanel);
       if (n == kPanel) break;
       std::fill_n(products_ + r * kPanel + n, kPanel - n, 0.0F);
@@ -239,11 +230,11 @@ class BackwardPanels {
       std::fill_n(to + part.count, kPanel - part.count, 0.0F);
       select = row.select;
     }
-    mask_panel(products_, block.rows, scale, {mask_, select, false});
+    mask_panel(products_, block.rows, scale, mask_, select);
   }
 
   void drop(const Block& block, const Part& part) {
-    for (std::int64_t r = part.lower; r < block.rows; ++r) {
+    for (std::int64_t r = part.start; r < block.rows; ++r) {
       float* const to = kept_ + r * kPanel;
       const std::int64_t n = tiles_.length(block.first + r, part.key, part.count);
       tiles_.kept_row(block.first + r, part.key, n, words_, to);
@@ -257,7 +248,7 @@ class BackwardPanels {
     const std::int64_t step = part.diagonal ? kStep : part.count;
     for (std::int64_t i = 0; i < part.count; i += step) {
       const std::int64_t start =
-          part.diagonal ? std::clamp(part.key + i - block.first, part.lower, block.rows) : 0;
+          part.diagonal ? std::clamp(part.key + i - block.first, part.start, block.rows) : 0;
       panel_product({.m = std::min(step, part.count - i),
                      .n = cols,
                      .k = block.rows - start,
@@ -275,7 +266,7 @@ class BackwardPanels {
   /// dq += through k
   void add_queries(const Block& block, const Part& part, const Tile& tile) const {
     const std::int64_t step = part.diagonal ? kStep : block.rows;
-    for (std::int64_t r = part.lower; r < block.rows; r += step) {
+    for (std::int64_t r = part.start; r < block.rows; r += step) {
       const std::int64_t rows = std::min(step, block.rows - r);
       panel_product({.m = rows,
                      .n = cols_,

@@ -56,10 +56,9 @@ class ForwardPanels {
     std::int64_t key, count;
     TileRows<const float> k, v;
   };
-  /// A panel's part of a tile: keys that the lower and the upper half of its queries take.
+  /// A panel's part of a tile: the keys that its queries take.
   struct Part {
-    std::int64_t query, rows, lower, upper;
-    [[nodiscard]] std::int64_t keys() const { return std::max(lower, upper); }
+    std::int64_t query, rows, keys;
   };
 
   /// Has the first rows of a head come to the cache, for which a short context would wait.
@@ -88,13 +87,12 @@ class ForwardPanels {
 
   [[nodiscard]] Part part_of(std::int64_t p, const Tile& tile) const {
     const std::int64_t query = first_ + p * kPanel, rows = std::min(kPanel, rows_ - p * kPanel);
-    return {query, rows, tiles_.length(query + kHalfPanel - 1, tile.key, tile.count),
-            rows > kHalfPanel ? tiles_.length(query + kPanel - 1, tile.key, tile.count) : 0};
+    return {query, rows, tiles_.length(query + rows - 1, tile.key, tile.count)};
   }
 
   void take(std::int64_t p, const Tile& tile) {
     const Part part = part_of(p, tile);
-    if (part.keys() == 0) return;
+    if (part.keys == 0) return;
     multiply_keys(p, tile, part);
     float left = static_cast<float>(tiles_.a.scale);
     if (tiles_.a.mask.data != nullptr) {
@@ -103,51 +101,38 @@ class ForwardPanels {
     }
     // Keys beyond the diagonal; there are none before the first row of the panel.
     const std::int64_t diagonal = tiles_.a.causal ? part.query - tile.key : tile.count;
-    for (std::int64_t i = std::max<std::int64_t>(0, diagonal + 1); i < part.keys(); ++i) {
+    for (std::int64_t i = std::max<std::int64_t>(0, diagonal + 1); i < part.keys; ++i) {
       std::fill_n(scores_ + i * kPanel, std::min(kPanel, i - diagonal),
                   -std::numeric_limits<float>::infinity());
     }
-    softmax_[p].step(scores_, part.lower, left, 0);
-    if (part.upper > 0) softmax_[p].step(scores_, part.upper, left, 1);
+    softmax_[p].step(scores_, part.keys, left);
     if (tiles_.a.dropout_p > 0) drop(tile, part);
     add_values(p, tile, part);
   }
 
   void multiply_keys(std::int64_t p, const Tile& tile, const Part& part) {
     const std::int64_t size = tiles_.size();
-    if (pairs_) return multiply_pairs(queries_ + p * kPanel * size, tile, part);
-    PanelProduct product{.m = part.lower,
-                         .n = part.upper > 0 ? kPanel : kHalfPanel,
-                         .k = size,
-                         .a = tile.k.data,
-                         .a_row = tile.k.ld,
-                         .a_step = 1,
-                         .b = queries_ + p * kPanel * size,
-                         .ldb = kPanel,
-                         .c = scores_,
-                         .ldc = kPanel};
-    panel_product(product);
-    if (part.upper <= part.lower) return;
-    product.m = part.upper - part.lower, product.n = kHalfPanel;
-    product.a += part.lower * tile.k.ld;
-    product.b += kHalfPanel, product.c += part.lower * kPanel + kHalfPanel;
-    panel_product(product);
-  }
-
-  void multiply_pairs(const float* queries, const Tile& tile, const Part& part) {
-    const auto* const k = reinterpret_cast<const BFloat16*>(tiles_.k.row(tile.key));
-    const std::int64_t ld = tiles_.k.row_stride, pairs = tiles_.size() / 2,
-                       n = part.upper > 0 ? kPanel : kHalfPanel;
-    pairs_product({part.lower, n, pairs, k, ld, queries, scores_});
-    if (part.upper <= part.lower) return;
-    pairs_product({part.upper - part.lower, kHalfPanel, pairs, k + part.lower * ld, ld, queries + kHalfPanel,
-                   scores_ + part.lower * kPanel + kHalfPanel});
+    const float* const queries = queries_ + p * kPanel * size;
+    if (pairs_) {
+      const auto* const k = reinterpret_cast<const BFloat16*>(tiles_.k.row(tile.key));
+      return pairs_product({part.keys, size / 2, k, tiles_.k.row_stride, queries, scores_});
+    }
+    panel_product({.m = part.keys,
+                   .n = kPanel,
+                   .k = size,
+                   .a = tile.k.data,
+                   .a_row = tile.k.ld,
+                   .a_step = 1,
+                   .b = queries,
+                   .ldb = kPanel,
+                   .c = scores_,
+                   .ldc = kPanel});
   }
 
   void add_values(std::int64_t p, const Tile& tile, const Part& part) {
     PanelProduct product{.m = part.rows,
                          .n = value_cols_,
-                         .k = part.keys(),
+                         .k = part.keys,
                          .a = scores_,
                          .a_row = 1,
                          .a_step = kPanel,
@@ -157,12 +142,12 @@ class ForwardPanels {
                          .ldc = value_cols_,
                          .keep = tile.key > 0 ? softmax_[p].factor : nullptr,
                          .keep_step = 1};
-    if (tiles_.length(part.query, tile.key, part.keys()) == part.keys()) return panel_product(product);
+    if (tiles_.length(part.query, tile.key, part.keys) == part.keys) return panel_product(product);
     // Across the diagonal.
     constexpr std::int64_t kStrip = 8;
     for (std::int64_t r = 0; r < part.rows; r += kStrip) {
       product.m = std::min(kStrip, part.rows - r);
-      product.k = tiles_.length(part.query + r + kStrip - 1, tile.key, part.keys());
+      product.k = tiles_.length(part.query + r + kStrip - 1, tile.key, part.keys);
       panel_product(product);
       product.a += kStrip, product.c += kStrip * value_cols_;
       if (product.keep != nullptr) product.keep += kStrip;
@@ -173,20 +158,19 @@ class ForwardPanels {
   void mask(const Tile& tile, const Part& part, float scale) {
     const std::int64_t n = tile.count;
     const MaskRow<float> first = tiles_.mask_row(part.query, tile.key, n, rows_of_factors_);
-    if (tiles_.mask.row_stride == 0) return mask_panel(scores_, n, scale, {first.values, first.select, true});
     TileRows<const float> rows{first.values, tiles_.mask.row_stride};
-    if (first.values == rows_of_factors_) {
+    if (first.values == rows_of_factors_ && rows.ld != 0) {
       for (std::int64_t r = 1; r < part.rows; ++r)
         static_cast<void>(tiles_.mask_row(part.query + r, tile.key, n, rows_of_factors_ + r * n));
       rows.ld = n;
     }
     transpose_to_panel(rows, part.rows, n, factors_);
-    mask_panel(scores_, n, scale, {factors_, first.select, false});
+    mask_panel(scores_, n, scale, factors_, first.select);
   }
 
   /// Dropout of the weights.
   void drop(const Tile& tile, const Part& part) {
-    const std::int64_t n = part.keys();
+    const std::int64_t n = part.keys;
     for (std::int64_t r = 0; r < part.rows; ++r) {
       float* const row = rows_of_factors_ + r * n;
       const std::int64_t taken = tiles_.length(part.query + r, tile.key, n);
