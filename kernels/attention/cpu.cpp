@@ -3,9 +3,9 @@
 // rows are widened a tile of keys at a time. The bits are the same on every instruction set.
 //
 // Forward: a task is some queries of one head and walks over tiles of its keys with an online softmax.
-// Backward: a task is a head, or a part of its keys where there are few heads, and walks over tiles of keys
-// and, within, over all queries: so the gradients of keys and values are added up in the cache. Parts are
-// added up in order. Tasks depend on sizes only, so the bits do not depend on the number of threads.
+// Backward: a task is a head and walks over tiles of keys and, within, over all queries: so the gradients of
+// keys and values are added up in the cache. Tasks depend on sizes only, so the bits do not depend on the
+// number of threads.
 #include "mezzo/kernels/attention/attention.h"
 
 #include "mezzo/kernels/attention/cpu_heads.h"
@@ -193,13 +193,12 @@ void forward_queries(const Attention& a, const View& out, T* logsumexp, std::int
   Head(out, index).template store<T>(first, rows, {sums, value_size});
 }
 
-/// The gradients that the keys [begin, end) of a head give.
+/// The gradients of a head.
 template <class T>
 class BackwardRows {
  public:
-  /// `share`: receives this part's share of dq, or nullptr when it is the only part, which writes the view.
   BackwardRows(const Attention& attention, const GradientViews& gradients, const View& grad, const View& out,
-               const T* logsumexp, std::int64_t index, T* share)
+               const T* logsumexp, std::int64_t index)
       : head_(attention, index),
         grad_(grad, index),
         out_(out, index),
@@ -209,7 +208,7 @@ class BackwardRows {
         logsumexp_(logsumexp + index * head_.queries()) {
     const std::int64_t size = head_.size(), value_size = head_.value_size(),
                        keys = std::min(kKeys, head_.keys());
-    const bool sums_of_q = dq_.data != nullptr && share == nullptr;
+    const std::int64_t of_q = dq_.data != nullptr ? head_.queries() * size : 0;
     take_pieces<T>({{&q_, size},
                     {&g_, value_size},
                     {&o_, value_size},
@@ -219,15 +218,14 @@ class BackwardRows {
                     {&through_, keys},
                     {&sums_of_k_, keys * size},
                     {&sums_of_v_, keys * value_size},
-                    {&sums_of_q_, sums_of_q ? head_.queries() * size : 0}});
-    if (share != nullptr) sums_of_q_ = share;
-    if (dq_.data != nullptr) std::fill_n(sums_of_q_, head_.queries() * size, T(0));
+                    {&sums_of_q_, of_q}});
+    std::fill_n(sums_of_q_, of_q, T(0));
   }
 
-  void run(std::int64_t begin, std::int64_t end, bool stores_queries) {
-    const std::int64_t size = head_.size(), value_size = head_.value_size();
-    for (std::int64_t key = begin; key < end; key += kKeys) {
-      const std::int64_t cols = std::min(kKeys, end - key);
+  void run() {
+    const std::int64_t size = head_.size(), value_size = head_.value_size(), keys = head_.keys();
+    for (std::int64_t key = 0; key < keys; key += kKeys) {
+      const std::int64_t cols = std::min(kKeys, keys - key);
       const TileRows<const T> k = head_.k.template load<T>(key, cols, k_),
                               v = head_.v.template load<T>(key, cols, v_);
       std::fill_n(sums_of_k_, cols * size, T(0));
@@ -238,7 +236,7 @@ class BackwardRows {
       if (dk_.data != nullptr) dk_.template store<T>(key, cols, {sums_of_k_, size});
       if (dv_.data != nullptr) dv_.template store<T>(key, cols, {sums_of_v_, value_size});
     }
-    if (stores_queries) dq_.template store<T>(0, head_.queries(), {sums_of_q_, size});
+    if (dq_.data != nullptr) dq_.template store<T>(0, head_.queries(), {sums_of_q_, size});
   }
 
  private:
@@ -297,12 +295,9 @@ void attention_backward(const Attention& attention, const View& dq, const View& 
       0)
     return;
   dispatch_real(compute_dtype(attention.q.dtype), [&]<class T>(TypeTag<T>) {
-    for_key_parts<T>(attention, dq, kKeys, attention.q.shape[3],
-                     [&](std::int64_t head, std::int64_t begin, std::int64_t end, T* share) {
-                       BackwardRows<T>(attention, gradients, grad, out, static_cast<const T*>(logsumexp),
-                                       head, share)
-                           .run(begin, end, dq.data != nullptr && share == nullptr);
-                     });
+    for_heads(attention, [&](std::int64_t head) {
+      BackwardRows<T>(attention, gradients, grad, out, static_cast<const T*>(logsumexp), head).run();
+    });
   });
 }
 

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <memory>
 
 #include "mezzo/kernels/attention/attention.h"
 #include "mezzo/kernels/attention/attention_math.h"
@@ -120,9 +119,6 @@ struct KeptOfRow {
 
 // --- the tasks of a call
 
-/// The least number of tasks, as long as there are enough rows: threads beyond it find no work.
-inline constexpr std::int64_t kWantedTasks = 8;
-
 /// Below this many multiplications tasks are joined: starting threads costs as much.
 inline constexpr double kMinTask = 5e5;
 
@@ -200,29 +196,6 @@ struct HeadTiles {
   }
 };
 
-/// Rows that a task of add_parts adds up.
-inline constexpr std::int64_t kRowsOfTask = 128;
-
-/// sum[i] += x[i]
-template <class T>
-struct AddRow {
-  static void run(T* sum, const T* x, std::int64_t n) { row_map<T, 2>({sum, x}, sum, n, scalar::AddFn{}); }
-};
-
-/// dq = the sum of the parts of each head, which lie one after the other in rows `ld` apart and are used up.
-template <class T>
-void add_parts(const View& dq, T* shares, std::int64_t parts, std::int64_t ld) {
-  const std::int64_t heads = dq.shape[0] * dq.shape[1], rows = dq.shape[2], cols = dq.shape[3];
-  parallel_for(heads * rows, kRowsOfTask, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      T* const first = shares + (i / rows * parts * rows + i % rows) * ld;
-      for (std::int64_t part = 1; part < parts; ++part)
-        run_isa<AddRow<T>>(first, static_cast<const T*>(first + part * rows * ld), cols);
-      Head(dq, i / rows).template store<T>(i % rows, 1, {first, ld});
-    }
-  });
-}
-
 /// Forward's tasks: run(head, first query) for blocks of `block` queries of every head.
 template <class Run>
 void for_query_blocks(const Attention& a, const View& out, std::int64_t block, const Run& run) {
@@ -233,28 +206,13 @@ void for_query_blocks(const Attention& a, const View& out, std::int64_t block, c
   });
 }
 
-/// Backward's tasks: run(head, first key, last key, share) for parts of every head's keys, tiles of `tile`
-/// keys, of which there are more where there are few heads. `share` receives the part's share of dq, in rows
-/// `ld` apart; nullptr where a head is one part, which writes the view.
-template <class T, class Run>
-void for_key_parts(const Attention& a, const View& dq, std::int64_t tile, std::int64_t ld, const Run& run) {
-  const std::int64_t heads = a.q.shape[0] * a.q.shape[1], queries = a.q.shape[2], keys = a.k.shape[2];
-  const std::int64_t tiles = std::max<std::int64_t>(ceil_div(keys, tile), 1);
-  const std::int64_t tiles_of_part =
-      ceil_div(tiles, std::min(tiles, ceil_div(kWantedTasks, std::max<std::int64_t>(heads, 1))));
-  const std::int64_t parts = ceil_div(tiles, tiles_of_part), step = tiles_of_part * tile;
-  const bool shared = parts > 1 && dq.data != nullptr;
-  const auto shares = std::make_unique_for_overwrite<T[]>(
-      shared ? static_cast<std::size_t>(heads * parts * queries * ld) : 0);
-  const std::int64_t grain = grain_of(queries * std::min(keys, step), 3 * a.q.shape[3] + 2 * a.v.shape[3]);
-  parallel_for(heads * parts, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
-      const std::int64_t first = task % parts * step;
-      run(task / parts, first, std::min(keys, first + step),
-          shared ? shares.get() + task * queries * ld : nullptr);
-    }
+/// Backward's tasks: run(head).
+template <class Run>
+void for_heads(const Attention& a, const Run& run) {
+  const std::int64_t grain = grain_of(a.q.shape[2] * a.k.shape[2], 3 * a.q.shape[3] + 2 * a.v.shape[3]);
+  parallel_for(a.q.shape[0] * a.q.shape[1], grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t head = begin; head < end; ++head) run(head);
   });
-  if (shared) add_parts(dq, shares.get(), parts, ld);
 }
 
 }  // namespace mezzo::kernels::cpu

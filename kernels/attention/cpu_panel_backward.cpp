@@ -1,6 +1,6 @@
-// Attention backward by panels. A task is a head, or a part of its keys where there are few heads. It walks
-// over tiles of keys, which it transposes once, and within over blocks of queries, as cpu.cpp does: q k^T has
-// rows of queries and columns of keys, and the four other products read it as it is.
+// Attention backward by panels. A task is a head. It walks over tiles of keys, which it transposes once, and
+// within over blocks of queries: q k^T has rows of queries and columns of keys, and the four other products
+// read it as it is.
 #include <algorithm>
 
 #include "mezzo/kernels/attention/cpu_heads.h"
@@ -30,10 +30,8 @@ bool adds_in_place(const Head& head) {
 
 class BackwardPanels {
  public:
-  /// `share`: receives this part's share of dq, or nullptr when it is the only part, which writes the view.
   BackwardPanels(const Attention& attention, const GradientViews& gradients, const View& grad,
-                 const View& out, const float* logsumexp, std::int64_t head, std::int64_t begin,
-                 std::int64_t end, float* share)
+                 const View& out, const float* logsumexp, std::int64_t head)
       : tiles_(attention, head),
         grad_(grad, head),
         out_(out, head),
@@ -41,28 +39,24 @@ class BackwardPanels {
         dk_(gradients.k, head),
         dv_(gradients.v, head),
         logsumexp_(logsumexp + head * tiles_.queries()),
-        begin_(begin),
-        end_(end),
         cols_(whole_vectors(tiles_.size())),
         value_cols_(whole_vectors(tiles_.value_size())),
-        share_(share),
         pairs_(has_pairs_product() && tiles_.q.has_pairs() && tiles_.k.has_pairs() && tiles_.v.has_pairs() &&
                grad_.has_pairs()) {}
 
   void run() {
     take_buffers();
-    const std::int64_t queries = tiles_.queries(), from = first_query(begin_);
-    find_means(from);
+    const std::int64_t queries = tiles_.queries(), keys = tiles_.keys();
+    find_means();
     if (wants_dq()) zero_rows(sums_of_q_, queries, cols_);
-    for (std::int64_t key = begin_; key < end_; key += kKeysOfTile) {
+    for (std::int64_t key = 0; key < keys; key += kKeysOfTile) {
       const Tile tile = take_tile(key);
       for (std::int64_t first = first_query(key); first < queries; first += kQueriesOfBlock)
         take_block(tile, first);
       if (dk_.data != nullptr && !adds_in_place(dk_)) dk_.store<float>(key, tile.count, constant(tile.dk));
       if (dv_.data != nullptr && !adds_in_place(dv_)) dv_.store<float>(key, tile.count, constant(tile.dv));
     }
-    if (wants_dq() && share_ == nullptr && !adds_in_place(dq_))
-      dq_.store<float>(0, queries, constant(sums_of_q_));
+    if (wants_dq() && !adds_in_place(dq_)) dq_.store<float>(0, queries, constant(sums_of_q_));
   }
 
  private:
@@ -92,8 +86,7 @@ class BackwardPanels {
   void take_buffers() {
     const std::int64_t most = std::max(cols_, value_cols_);
     const std::int64_t size = tiles_.size(), value_size = tiles_.value_size(), queries = tiles_.queries();
-    const bool in_place = adds_in_place(dq_);
-    const bool has_sums = wants_dq() && share_ == nullptr && !in_place;
+    const bool has_sums = wants_dq() && !adds_in_place(dq_);
     take_pieces<float>({{&q_, kQueriesOfBlock * most},
                         {&g_, kQueriesOfBlock * most},
                         {&k_, kKeysOfTile * cols_},
@@ -108,16 +101,13 @@ class BackwardPanels {
                         {&means_, queries},
                         {&sums_of_q_.data, has_sums ? queries * cols_ : 0}});
     sums_of_q_.ld = cols_;
-    if (share_ != nullptr)
-      sums_of_q_.data = share_;
-    else if (wants_dq() && in_place)
-      sums_of_q_ = dq_.direct_rows<float>(0);
+    if (wants_dq() && !has_sums) sums_of_q_ = dq_.direct_rows<float>(0);
   }
 
   /// Of each query: grad . out, the mean of its weights' gradients under the weights.
-  void find_means(std::int64_t from) {
+  void find_means() {
     const std::int64_t cols = tiles_.value_size();
-    for (std::int64_t first = from; first < tiles_.queries(); first += kQueriesOfBlock) {
+    for (std::int64_t first = 0; first < tiles_.queries(); first += kQueriesOfBlock) {
       const std::int64_t rows = std::min(kQueriesOfBlock, tiles_.queries() - first);
       const TileRows<const float> g = grad_.load_padded<float>(first, rows, value_cols_, g_),
                                   out = out_.load_padded<float>(first, rows, value_cols_, q_);
@@ -126,7 +116,7 @@ class BackwardPanels {
   }
 
   Tile take_tile(std::int64_t key) {
-    const std::int64_t count = std::min(kKeysOfTile, end_ - key), size = tiles_.size(),
+    const std::int64_t count = std::min(kKeysOfTile, tiles_.keys() - key), size = tiles_.size(),
                        value_size = tiles_.value_size();
     Tile tile{key,
               count,
@@ -285,8 +275,7 @@ class BackwardPanels {
   HeadTiles<float> tiles_;
   Head grad_, out_, dq_, dk_, dv_;
   const float* logsumexp_;
-  std::int64_t begin_, end_, cols_, value_cols_;
-  float* share_;
+  std::int64_t cols_, value_cols_;
   bool pairs_;  ///< q k^T and grad v^T are taken of bf16 as it is
   TileRows<float> sums_of_q_{};
   float *q_, *g_, *k_, *keys_, *values_, *sums_of_k_, *sums_of_v_, *products_, *through_, *mask_, *kept_,
@@ -298,11 +287,9 @@ class BackwardPanels {
 
 void attention_backward_by_panels(const Attention& attention, const GradientViews& gradients,
                                   const View& grad, const View& out, const float* logsumexp) {
-  for_key_parts<float>(
-      attention, gradients.q, kKeysOfTile, whole_vectors(attention.q.shape[3]),
-      [&](std::int64_t head, std::int64_t begin, std::int64_t end, float* share) {
-        BackwardPanels(attention, gradients, grad, out, logsumexp, head, begin, end, share).run();
-      });
+  for_heads(attention, [&](std::int64_t head) {
+    BackwardPanels(attention, gradients, grad, out, logsumexp, head).run();
+  });
 }
 
 }  // namespace mezzo::kernels::cpu
