@@ -166,12 +166,12 @@ void forward_queries(const Attention& a, const View& out, T* logsumexp, std::int
                   {&sums, rows * value_size}});
   RowBuffers<T> buffers;
   OnlineSoftmax<T> states[kQueries];
-  const TileRows<const T> q = head.q.template load<T>(first, rows, own_q);
+  const TileRows<const T> q = head.q.template load<T>(first, rows, size, own_q);
   std::fill_n(sums, rows * value_size, T(0));
   for (std::int64_t key = 0; key < end; key += kKeys) {
     const std::int64_t cols = std::min(kKeys, end - key);
-    const TileRows<const T> k = head.k.template load<T>(key, cols, own_k),
-                            v = head.v.template load<T>(key, cols, own_v);
+    const TileRows<const T> k = head.k.template load<T>(key, cols, size, own_k),
+                            v = head.v.template load<T>(key, cols, value_size, own_v);
     for (std::int64_t r = 0; r < rows; ++r) {
       const std::int64_t query = first + r, n = head.length(query, key, cols);
       T* const sum = sums + r * value_size;
@@ -226,8 +226,8 @@ class BackwardRows {
     const std::int64_t size = head_.size(), value_size = head_.value_size(), keys = head_.keys();
     for (std::int64_t key = 0; key < keys; key += kKeys) {
       const std::int64_t cols = std::min(kKeys, keys - key);
-      const TileRows<const T> k = head_.k.template load<T>(key, cols, k_),
-                              v = head_.v.template load<T>(key, cols, v_);
+      const TileRows<const T> k = head_.k.template load<T>(key, cols, size, k_),
+                              v = head_.v.template load<T>(key, cols, value_size, v_);
       std::fill_n(sums_of_k_, cols * size, T(0));
       std::fill_n(sums_of_v_, cols * value_size, T(0));
       // Earlier queries take none of these keys.
@@ -245,10 +245,11 @@ class BackwardRows {
                  TileRows<const T> v) {
     const std::int64_t size = head_.size(), value_size = head_.value_size();
     const T scale = static_cast<T>(head_.a.scale);
-    const T* const q = head_.q.template load<T>(query, 1, q_).data;
-    const T* const g = grad_.template load<T>(query, 1, g_).data;
+    const T* const q = head_.q.template load<T>(query, 1, size, q_).data;
+    const T* const g = grad_.template load<T>(query, 1, value_size, g_).data;
     T mean;
-    run_isa<DotRows<T>>(g, out_.template load<T>(query, 1, o_), std::int64_t{1}, value_size, &mean);
+    run_isa<DotRows<T>>(g, out_.template load<T>(query, 1, value_size, o_), std::int64_t{1}, value_size,
+                        &mean);
     run_isa<DotRows<T>>(q, k, n, size, products_);
     run_isa<DotRows<T>>(g, v, n, value_size, through_);
     const bool drops = head_.a.dropout_p > 0;

@@ -46,28 +46,18 @@ struct Head {
   [[nodiscard]] TileRows<T> direct_rows(std::int64_t first) const {
     return {reinterpret_cast<T*>(row(first)), many_rows ? row_stride : std::max<std::int64_t>(cols, 1)};
   }
-  /// Rows [first, first + count) in T: in place, or widened into `buffer`.
+  /// Rows [first, first + count) in T with `ld` numbers each, zeros behind the row's own: in place, or
+  /// widened into `buffer`.
   template <class T>
-  [[nodiscard]] TileRows<const T> load(std::int64_t first, std::int64_t count, T* buffer) const {
-    if (direct<T>()) {
+  [[nodiscard]] TileRows<const T> load(std::int64_t first, std::int64_t count, std::int64_t ld,
+                                       T* buffer) const {
+    if (direct<T>() && cols == ld) {
       const TileRows<T> rows = direct_rows<T>(first);
       return {rows.data, rows.ld};
     }
-    for (std::int64_t r = 0; r < count; ++r)
-      convert(row(first + r), dtype, buffer + r * cols, dtype_of<T>, cols);
-    return {buffer, cols};
-  }
-  /// load() with `ld` numbers per row, zeros behind the row's own; in place where rows lie so.
-  template <class T>
-  [[nodiscard]] TileRows<const T> load_padded(std::int64_t first, std::int64_t count, std::int64_t ld,
-                                              T* buffer) const {
-    const bool dense = cols == ld && (row_stride == cols || count == 1);
-    if (dense && dtype == dtype_of<T>) return {reinterpret_cast<const T*>(row(first)), ld};
-    if (dense) {
-      convert(row(first), dtype, buffer, dtype_of<T>, count * cols);
-      return {buffer, ld};
-    }
-    for (std::int64_t r = 0; r < count; ++r) {
+    const bool dense = cols == ld && row_stride == cols;
+    if (dense) convert(row(first), dtype, buffer, dtype_of<T>, count * cols);
+    for (std::int64_t r = 0; !dense && r < count; ++r) {
       convert(row(first + r), dtype, buffer + r * ld, dtype_of<T>, cols);
       std::fill_n(buffer + r * ld + cols, ld - cols, T(0));
     }

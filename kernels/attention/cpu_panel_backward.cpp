@@ -109,8 +109,8 @@ class BackwardPanels {
     const std::int64_t cols = tiles_.value_size();
     for (std::int64_t first = 0; first < tiles_.queries(); first += kQueriesOfBlock) {
       const std::int64_t rows = std::min(kQueriesOfBlock, tiles_.queries() - first);
-      const TileRows<const float> g = grad_.load_padded<float>(first, rows, value_cols_, g_),
-                                  out = out_.load_padded<float>(first, rows, value_cols_, q_);
+      const TileRows<const float> g = grad_.load<float>(first, rows, value_cols_, g_),
+                                  out = out_.load<float>(first, rows, value_cols_, q_);
       run_isa<DotRows>(g.data, g.ld, out.data, out.ld, rows, cols, means_ + first);
     }
   }
@@ -120,7 +120,7 @@ class BackwardPanels {
                        value_size = tiles_.value_size();
     Tile tile{key,
               count,
-              tiles_.k.load_padded<float>(key, count, cols_, k_),
+              tiles_.k.load<float>(key, count, cols_, k_),
               {sums_of_k_, cols_},
               {sums_of_v_, value_cols_}};
     for (std::int64_t at = 0; at < count; at += kPanel) {
@@ -131,7 +131,7 @@ class BackwardPanels {
         continue;
       }
       transpose_to_panel({tile.k.data + at * tile.k.ld, tile.k.ld}, rows, size, keys_ + at * size);
-      transpose_to_panel(tiles_.v.load<float>(key + at, rows, g_), rows, value_size,
+      transpose_to_panel(tiles_.v.load<float>(key + at, rows, value_size, g_), rows, value_size,
                          values_ + at * value_size);
     }
     if (adds_in_place(dk_)) tile.dk = dk_.direct_rows<float>(key);
@@ -144,8 +144,8 @@ class BackwardPanels {
   /// Adds up what a block of queries gives with a tile.
   void take_block(const Tile& tile, std::int64_t first) {
     const std::int64_t rows = std::min(kQueriesOfBlock, tiles_.queries() - first);
-    const Block block{first, rows, tiles_.q.load_padded<float>(first, rows, cols_, q_),
-                      grad_.load_padded<float>(first, rows, value_cols_, g_)};
+    const Block block{first, rows, tiles_.q.load<float>(first, rows, cols_, q_),
+                      grad_.load<float>(first, rows, value_cols_, g_)};
     for (std::int64_t p = 0; p * kPanel < tile.count; ++p) {
       const std::int64_t key = tile.key + p * kPanel, count = std::min(kPanel, tile.count - p * kPanel);
       if (tiles_.length(first + rows - 1, key, count) == 0) continue;

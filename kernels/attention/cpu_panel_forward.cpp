@@ -44,8 +44,8 @@ class ForwardPanels {
     for (std::int64_t key = 0; key < end; key += kTileKeys) {
       const std::int64_t count = std::min(kTileKeys, end - key);
       const Tile tile{key, count,
-                      pairs_ ? TileRows<const float>{} : tiles_.k.load_padded<float>(key, count, size, k),
-                      tiles_.v.load_padded<float>(key, count, value_cols_, v)};
+                      pairs_ ? TileRows<const float>{} : tiles_.k.load<float>(key, count, size, k),
+                      tiles_.v.load<float>(key, count, value_cols_, v)};
       for (std::int64_t p = 0; p * kPanel < rows_; ++p) take(p, tile);
     }
     for (std::int64_t p = 0; p * kPanel < rows_; ++p) finish(p);
@@ -79,7 +79,7 @@ class ForwardPanels {
       if (pairs_)
         transpose_to_panel(tiles_.q.pairs(query), count, size / 2, queries_ + p * kPanel * size);
       else
-        transpose_to_panel(tiles_.q.load<float>(query, count, buffer), count, size,
+        transpose_to_panel(tiles_.q.load<float>(query, count, size, buffer), count, size,
                            queries_ + p * kPanel * size);
       softmax_[p].clear();
     }
