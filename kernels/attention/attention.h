@@ -33,7 +33,8 @@ struct Attention {
 
 /// logsumexp: [B, H, L] contiguous, of the compute type (f32, f64 for f64): log of the sum of exp(scores);
 /// -inf for a query without keys, whose result is 0. Computed in f32 (f64 for f64), each result rounded once;
-/// of 16-bit elements CUDA rounds the weights and, in backward, the gradients of scores to 16 bits as well.
+/// of 16-bit elements, in heads of up to 128, CUDA rounds the weights and, in backward, the gradients of
+/// scores to 16 bits as well.
 /// Sizes may be 0: no keys (S = 0) give zeros. B * H * L * S may exceed 2^31. On the CPU the bits do not
 /// depend on the number of threads, and q k^T and grad v^T of bf16 go as gemm()'s bf16 products do
 /// (MEZZO_CPU_BF16): on the processor's own bf16 instructions subnormal elements count as 0.

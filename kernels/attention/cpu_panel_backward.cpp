@@ -1,10 +1,10 @@
-// Attention backward by panels. A task is a head, or a part of its keys where there are few heads. It walks
-// over tiles of keys, which it transposes once, and within over blocks of queries, as cpu.cpp does: q k^T has
-// rows of queries and columns of keys, and the four other products read it as it is.
+// Attention backward by panels. A task is a head. It walks over tiles of keys, which it transposes once, and
+// within over blocks of queries: q k^T has rows of queries and columns of keys, and the four other products
+// read it as it is.
 #include <algorithm>
 
+#include "mezzo/kernels/attention/cpu_heads.h"
 #include "mezzo/kernels/attention/cpu_panels.h"
-#include "mezzo/kernels/attention/cpu_tile.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -30,10 +30,8 @@ bool adds_in_place(const Head& head) {
 
 class BackwardPanels {
  public:
-  /// `share`: receives this part's share of dq, or nullptr when it is the only part, which writes the view.
   BackwardPanels(const Attention& attention, const GradientViews& gradients, const View& grad,
-                 const View& out, const float* logsumexp, std::int64_t head, std::int64_t begin,
-                 std::int64_t end, float* share)
+                 const View& out, const float* logsumexp, std::int64_t head)
       : tiles_(attention, head),
         grad_(grad, head),
         out_(out, head),
@@ -41,29 +39,24 @@ class BackwardPanels {
         dk_(gradients.k, head),
         dv_(gradients.v, head),
         logsumexp_(logsumexp + head * tiles_.queries()),
-        begin_(begin),
-        end_(end),
         cols_(whole_vectors(tiles_.size())),
         value_cols_(whole_vectors(tiles_.value_size())),
-        share_(share),
         pairs_(has_pairs_product() && tiles_.q.has_pairs() && tiles_.k.has_pairs() && tiles_.v.has_pairs() &&
-               grad_.has_pairs()),
-        pieces_(total()) {}
+               grad_.has_pairs()) {}
 
   void run() {
     take_buffers();
-    const std::int64_t queries = tiles_.queries(), from = first_query(begin_);
-    find_means(from);
+    const std::int64_t queries = tiles_.queries(), keys = tiles_.keys();
+    find_means();
     if (wants_dq()) zero_rows(sums_of_q_, queries, cols_);
-    for (std::int64_t key = begin_; key < end_; key += kKeysOfTile) {
+    for (std::int64_t key = 0; key < keys; key += kKeysOfTile) {
       const Tile tile = take_tile(key);
       for (std::int64_t first = first_query(key); first < queries; first += kQueriesOfBlock)
         take_block(tile, first);
       if (dk_.data != nullptr && !adds_in_place(dk_)) dk_.store<float>(key, tile.count, constant(tile.dk));
       if (dv_.data != nullptr && !adds_in_place(dv_)) dv_.store<float>(key, tile.count, constant(tile.dv));
     }
-    if (wants_dq() && share_ == nullptr && !adds_in_place(dq_))
-      dq_.store<float>(0, queries, constant(sums_of_q_));
+    if (wants_dq() && !adds_in_place(dq_)) dq_.store<float>(0, queries, constant(sums_of_q_));
   }
 
  private:
@@ -77,9 +70,9 @@ class BackwardPanels {
     std::int64_t first, rows;
     TileRows<const float> q, g;
   };
-  /// A panel of keys with a block: the keys of its halves take part in rows from `lower` and `upper` on.
+  /// A panel of keys with a block: the keys take part in rows from `start` on.
   struct Part {
-    std::int64_t panel, key, count, lower, upper;
+    std::int64_t panel, key, count, start;
     bool diagonal;  ///< some of its weights are 0
   };
 
@@ -90,50 +83,44 @@ class BackwardPanels {
   [[nodiscard]] std::int64_t first_query(std::int64_t key) const {
     return tiles_.a.causal ? key / kQueriesOfBlock * kQueriesOfBlock : 0;
   }
-  [[nodiscard]] bool needs_sums_of_q() const {
-    return wants_dq() && share_ == nullptr && !adds_in_place(dq_);
-  }
-
-  [[nodiscard]] std::int64_t total() const {
-    const auto room = Pieces<float>::room;
-    const std::int64_t most = std::max(cols_, value_cols_), size = tiles_.size() + tiles_.value_size();
-    return 2 * room(kQueriesOfBlock * most) + room(kKeysOfTile * cols_) + 2 * room(kKeysOfTile * size) +
-           room(kKeysOfTile * cols_) + room(kKeysOfTile * value_cols_) + 4 * room(kQueriesOfBlock * kPanel) +
-           room(tiles_.queries()) + (needs_sums_of_q() ? room(tiles_.queries() * cols_) : 0);
-  }
-
   void take_buffers() {
     const std::int64_t most = std::max(cols_, value_cols_);
-    q_ = pieces_.take(kQueriesOfBlock * most), g_ = pieces_.take(kQueriesOfBlock * most);
-    k_ = pieces_.take(kKeysOfTile * cols_);
-    keys_ = pieces_.take(kKeysOfTile * tiles_.size()),
-    values_ = pieces_.take(kKeysOfTile * tiles_.value_size());
-    sums_of_k_ = pieces_.take(kKeysOfTile * cols_), sums_of_v_ = pieces_.take(kKeysOfTile * value_cols_);
-    products_ = pieces_.take(kQueriesOfBlock * kPanel), through_ = pieces_.take(kQueriesOfBlock * kPanel);
-    mask_ = pieces_.take(kQueriesOfBlock * kPanel), kept_ = pieces_.take(kQueriesOfBlock * kPanel);
-    means_ = pieces_.take(tiles_.queries());
-    sums_of_q_ = {share_, cols_};
-    if (needs_sums_of_q()) sums_of_q_.data = pieces_.take(tiles_.queries() * cols_);
-    if (wants_dq() && share_ == nullptr && adds_in_place(dq_)) sums_of_q_ = dq_.direct_rows<float>(0);
+    const std::int64_t size = tiles_.size(), value_size = tiles_.value_size(), queries = tiles_.queries();
+    const bool has_sums = wants_dq() && !adds_in_place(dq_);
+    take_pieces<float>({{&q_, kQueriesOfBlock * most},
+                        {&g_, kQueriesOfBlock * most},
+                        {&k_, kKeysOfTile * cols_},
+                        {&keys_, kKeysOfTile * size},
+                        {&values_, kKeysOfTile * value_size},
+                        {&sums_of_k_, kKeysOfTile * cols_},
+                        {&sums_of_v_, kKeysOfTile * value_cols_},
+                        {&products_, kQueriesOfBlock * kPanel},
+                        {&through_, kQueriesOfBlock * kPanel},
+                        {&mask_, kQueriesOfBlock * kPanel},
+                        {&kept_, kQueriesOfBlock * kPanel},
+                        {&means_, queries},
+                        {&sums_of_q_.data, has_sums ? queries * cols_ : 0}});
+    sums_of_q_.ld = cols_;
+    if (wants_dq() && !has_sums) sums_of_q_ = dq_.direct_rows<float>(0);
   }
 
   /// Of each query: grad . out, the mean of its weights' gradients under the weights.
-  void find_means(std::int64_t from) {
+  void find_means() {
     const std::int64_t cols = tiles_.value_size();
-    for (std::int64_t first = from; first < tiles_.queries(); first += kQueriesOfBlock) {
+    for (std::int64_t first = 0; first < tiles_.queries(); first += kQueriesOfBlock) {
       const std::int64_t rows = std::min(kQueriesOfBlock, tiles_.queries() - first);
-      const TileRows<const float> g = grad_.load_padded<float>(first, rows, value_cols_, g_),
-                                  out = out_.load_padded<float>(first, rows, value_cols_, q_);
+      const TileRows<const float> g = grad_.load<float>(first, rows, value_cols_, g_),
+                                  out = out_.load<float>(first, rows, value_cols_, q_);
       run_isa<DotRows>(g.data, g.ld, out.data, out.ld, rows, cols, means_ + first);
     }
   }
 
   Tile take_tile(std::int64_t key) {
-    const std::int64_t count = std::min(kKeysOfTile, end_ - key), size = tiles_.size(),
+    const std::int64_t count = std::min(kKeysOfTile, tiles_.keys() - key), size = tiles_.size(),
                        value_size = tiles_.value_size();
     Tile tile{key,
               count,
-              tiles_.k.load_padded<float>(key, count, cols_, k_),
+              tiles_.k.load<float>(key, count, cols_, k_),
               {sums_of_k_, cols_},
               {sums_of_v_, value_cols_}};
     for (std::int64_t at = 0; at < count; at += kPanel) {
@@ -144,7 +131,7 @@ class BackwardPanels {
         continue;
       }
       transpose_to_panel({tile.k.data + at * tile.k.ld, tile.k.ld}, rows, size, keys_ + at * size);
-      transpose_to_panel(tiles_.v.load<float>(key + at, rows, g_), rows, value_size,
+      transpose_to_panel(tiles_.v.load<float>(key + at, rows, value_size, g_), rows, value_size,
                          values_ + at * value_size);
     }
     if (adds_in_place(dk_)) tile.dk = dk_.direct_rows<float>(key);
@@ -157,17 +144,12 @@ class BackwardPanels {
   /// Adds up what a block of queries gives with a tile.
   void take_block(const Tile& tile, std::int64_t first) {
     const std::int64_t rows = std::min(kQueriesOfBlock, tiles_.queries() - first);
-    const Block block{first, rows, tiles_.q.load_padded<float>(first, rows, cols_, q_),
-                      grad_.load_padded<float>(first, rows, value_cols_, g_)};
+    const Block block{first, rows, tiles_.q.load<float>(first, rows, cols_, q_),
+                      grad_.load<float>(first, rows, value_cols_, g_)};
     for (std::int64_t p = 0; p * kPanel < tile.count; ++p) {
       const std::int64_t key = tile.key + p * kPanel, count = std::min(kPanel, tile.count - p * kPanel);
       if (tiles_.length(first + rows - 1, key, count) == 0) continue;
-      const Part part{p,
-                      key,
-                      count,
-                      start_of(block, key),
-                      count > kHalfPanel ? start_of(block, key + kHalfPanel) : rows,
-                      tiles_.length(first, key, count) < count};
+      const Part part{p, key, count, start_of(block, key), tiles_.length(first, key, count) < count};
       multiply_tile(block, part);
       to_gradients(block, part);
       if (dv_.data != nullptr) add_keys(block, part, products_, block.g, tile.dv, value_cols_);
@@ -190,42 +172,38 @@ class BackwardPanels {
   /// c = the block's rows, as `head` has them or widened, times a panel.
   void multiply(const Block& block, const Part& part, const Head& head, TileRows<const float> rows,
                 const float* panel, std::int64_t size, float* c) const {
-    const auto run = [&](std::int64_t from, std::int64_t end, std::int64_t n) {
-      if (from == end) return;
-      if (pairs_) {
-        const auto* const a = reinterpret_cast<const BFloat16*>(head.row(block.first + from));
-        return pairs_product({end - from, n, size / 2, a, head.row_stride, panel, c + from * kPanel});
-      }
-      panel_product({.m = end - from,
-                     .n = n,
-                     .k = size,
-                     .a = rows.data + from * rows.ld,
-                     .a_row = rows.ld,
-                     .a_step = 1,
-                     .b = panel,
-                     .ldb = kPanel,
-                     .c = c + from * kPanel,
-                     .ldc = kPanel});
-    };
-    run(part.lower, part.upper, kHalfPanel);
-    run(part.upper, block.rows, kPanel);
+    const std::int64_t m = block.rows - part.start;
+    c += part.start * kPanel;
+    if (pairs_) {
+      const auto* const a = reinterpret_cast<const BFloat16*>(head.row(block.first + part.start));
+      return pairs_product({m, size / 2, a, head.row_stride, panel, c});
+    }
+    panel_product({.m = m,
+                   .n = kPanel,
+                   .k = size,
+                   .a = rows.data + part.start * rows.ld,
+                   .a_row = rows.ld,
+                   .a_step = 1,
+                   .b = panel,
+                   .ldb = kPanel,
+                   .c = c,
+                   .ldc = kPanel});
   }
 
   void to_gradients(const Block& block, const Part& part) {
     const float scale = static_cast<float>(tiles_.a.scale);
+    const std::int64_t rows = block.rows - part.start, query = block.first + part.start,
+                       from = part.start * kPanel;
     if (has_mask()) mask(block, part, scale);
-    if (tiles_.a.dropout_p > 0) drop(block, part);
-    const auto run = [&](std::int64_t from, int half) {
-      if (from == block.rows) return;
-      panel_gradients({block.rows - from, products_ + from * kPanel, through_ + from * kPanel,
-                       logsumexp_ + block.first + from, means_ + block.first + from, has_mask() ? 1 : scale,
-                       scale, tiles_.a.dropout_p > 0 ? kept_ + from * kPanel : nullptr},
-                      half);
-    };
-    run(part.lower, 0);
-    run(part.upper, 1);
+    if (tiles_.a.dropout_p > 0) {
+      drop(block, part);
+      multiply_panel(through_ + from, kept_ + from, rows);
+    }
+    panel_gradients({rows, products_ + from, through_ + from, logsumexp_ + query, means_ + query,
+                     has_mask() ? 1 : scale, scale});
+    if (tiles_.a.dropout_p > 0) multiply_panel(products_ + from, kept_ + from, rows);
     if (!part.diagonal) return;
-    for (std::int64_t r = part.lower; r < block.rows; ++r) {
+    for (std::int64_t r = part.start; r < block.rows; ++r) {
       const std::int64_t n = tiles_.length(block.first + r, part.key, kPanel);
       if (n == kPanel) break;
       std::fill_n(products_ + r * kPanel + n, kPanel - n, 0.0F);
@@ -242,11 +220,11 @@ class BackwardPanels {
       std::fill_n(to + part.count, kPanel - part.count, 0.0F);
       select = row.select;
     }
-    mask_panel(products_, block.rows, scale, {mask_, select, false});
+    mask_panel(products_, block.rows, scale, mask_, select);
   }
 
   void drop(const Block& block, const Part& part) {
-    for (std::int64_t r = part.lower; r < block.rows; ++r) {
+    for (std::int64_t r = part.start; r < block.rows; ++r) {
       float* const to = kept_ + r * kPanel;
       const std::int64_t n = tiles_.length(block.first + r, part.key, part.count);
       tiles_.kept_row(block.first + r, part.key, n, words_, to);
@@ -260,7 +238,7 @@ class BackwardPanels {
     const std::int64_t step = part.diagonal ? kStep : part.count;
     for (std::int64_t i = 0; i < part.count; i += step) {
       const std::int64_t start =
-          part.diagonal ? std::clamp(part.key + i - block.first, part.lower, block.rows) : 0;
+          part.diagonal ? std::clamp(part.key + i - block.first, part.start, block.rows) : 0;
       panel_product({.m = std::min(step, part.count - i),
                      .n = cols,
                      .k = block.rows - start,
@@ -278,7 +256,7 @@ class BackwardPanels {
   /// dq += through k
   void add_queries(const Block& block, const Part& part, const Tile& tile) const {
     const std::int64_t step = part.diagonal ? kStep : block.rows;
-    for (std::int64_t r = part.lower; r < block.rows; r += step) {
+    for (std::int64_t r = part.start; r < block.rows; r += step) {
       const std::int64_t rows = std::min(step, block.rows - r);
       panel_product({.m = rows,
                      .n = cols_,
@@ -297,10 +275,8 @@ class BackwardPanels {
   HeadTiles<float> tiles_;
   Head grad_, out_, dq_, dk_, dv_;
   const float* logsumexp_;
-  std::int64_t begin_, end_, cols_, value_cols_;
-  float* share_;
+  std::int64_t cols_, value_cols_;
   bool pairs_;  ///< q k^T and grad v^T are taken of bf16 as it is
-  Pieces<float> pieces_;
   TileRows<float> sums_of_q_{};
   float *q_, *g_, *k_, *keys_, *values_, *sums_of_k_, *sums_of_v_, *products_, *through_, *mask_, *kept_,
       *means_;
@@ -311,11 +287,9 @@ class BackwardPanels {
 
 void attention_backward_by_panels(const Attention& attention, const GradientViews& gradients,
                                   const View& grad, const View& out, const float* logsumexp) {
-  for_key_parts<float>(
-      attention, gradients.q, kKeysOfTile, whole_vectors(attention.q.shape[3]),
-      [&](std::int64_t head, std::int64_t begin, std::int64_t end, float* share) {
-        BackwardPanels(attention, gradients, grad, out, logsumexp, head, begin, end, share).run();
-      });
+  for_heads(attention, [&](std::int64_t head) {
+    BackwardPanels(attention, gradients, grad, out, logsumexp, head).run();
+  });
 }
 
 }  // namespace mezzo::kernels::cpu

@@ -10,21 +10,21 @@ namespace mezzo::kernels::cpu {
 #if defined(__x86_64__)
 namespace {
 
-constexpr std::int64_t kLanesOfPairs = 16;
+constexpr std::int64_t kLanesOfPairs = 16, kCount = kPanel / kLanesOfPairs;
 
-/// C[i.., j..] of `Rows` rows by `Count` vectors, whose sums stay in registers.
-template <int Rows, int Count>
-[[MEZZO_TARGET_V4_BF16, gnu::always_inline]] inline void pairs_block_v4(const PairsProduct& t, std::int64_t i,
-                                                                        std::int64_t j) {
+/// `Rows` rows of C from row i on, whose sums stay in registers.
+template <int Rows>
+[[MEZZO_TARGET_V4_BF16, gnu::always_inline]] inline void pairs_block_v4(const PairsProduct& t,
+                                                                        std::int64_t i) {
   const BFloat16* a = t.a + i * t.a_row;
-  const float* b = t.b + j;
-  __m512 sum[Rows][Count];
+  const float* b = t.b;
+  __m512 sum[Rows][kCount];
   for (int r = 0; r < Rows; ++r) {
-    for (int q = 0; q < Count; ++q) sum[r][q] = _mm512_setzero_ps();
+    for (int q = 0; q < kCount; ++q) sum[r][q] = _mm512_setzero_ps();
   }
   for (std::int64_t p = 0; p < t.pairs; ++p, a += 2, b += kPanel) {
-    __m512bh right[Count];
-    for (int q = 0; q < Count; ++q) __builtin_memcpy(&right[q], b + q * kLanesOfPairs, sizeof right[q]);
+    __m512bh right[kCount];
+    for (int q = 0; q < kCount; ++q) __builtin_memcpy(&right[q], b + q * kLanesOfPairs, sizeof right[q]);
     for (int r = 0; r < Rows; ++r) {
       std::int32_t pair;
       __builtin_memcpy(&pair, a + r * t.a_row, sizeof pair);
@@ -34,29 +34,19 @@ template <int Rows, int Count>
       asm("" : "+v"(repeated));
 #endif
       const auto left = __builtin_bit_cast(__m512bh, repeated);
-      for (int q = 0; q < Count; ++q) sum[r][q] = _mm512_dpbf16_ps(sum[r][q], left, right[q]);
+      for (int q = 0; q < kCount; ++q) sum[r][q] = _mm512_dpbf16_ps(sum[r][q], left, right[q]);
     }
   }
   for (int r = 0; r < Rows; ++r) {
-    for (int q = 0; q < Count; ++q)
-      _mm512_storeu_ps(t.c + (i + r) * kPanel + j + q * kLanesOfPairs, sum[r][q]);
+    for (int q = 0; q < kCount; ++q) _mm512_storeu_ps(t.c + (i + r) * kPanel + q * kLanesOfPairs, sum[r][q]);
   }
 }
 
-template <int Count>
-[[MEZZO_TARGET_V4_BF16, gnu::always_inline]] inline void pairs_columns_v4(const PairsProduct& t,
-                                                                          std::int64_t j) {
-  std::int64_t i = 0;
-  for (; i + 8 <= t.m; i += 8) pairs_block_v4<8, Count>(t, i, j);
-  for (; i + 4 <= t.m; i += 4) pairs_block_v4<4, Count>(t, i, j);
-  for (; i < t.m; ++i) pairs_block_v4<1, Count>(t, i, j);
-}
-
 [[MEZZO_TARGET_V4_BF16, gnu::noinline]] void pairs_product_v4(const PairsProduct& t) {
-  if (t.n == kPanel)
-    pairs_columns_v4<2>(t, 0);
-  else
-    pairs_columns_v4<1>(t, 0);
+  std::int64_t i = 0;
+  for (; i + 8 <= t.m; i += 8) pairs_block_v4<8>(t, i);
+  for (; i + 4 <= t.m; i += 4) pairs_block_v4<4>(t, i);
+  for (; i < t.m; ++i) pairs_block_v4<1>(t, i);
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 // at a time, and the second product reads the weights as they are.
 #include <algorithm>
 
+#include "mezzo/kernels/attention/cpu_heads.h"
 #include "mezzo/kernels/attention/cpu_panels.h"
-#include "mezzo/kernels/attention/cpu_tile.h"
 
 namespace mezzo::kernels::cpu {
 namespace {
@@ -24,18 +24,19 @@ class ForwardPanels {
         first_(first),
         rows_(std::min(kBlockQueries, tiles_.queries() - first)),
         value_cols_(whole_vectors(tiles_.value_size())),
-        pairs_(tiles_.q.has_pairs() && tiles_.k.has_pairs() && has_pairs_product()),
-        pieces_(total()) {}
+        pairs_(tiles_.q.has_pairs() && tiles_.k.has_pairs() && has_pairs_product()) {}
 
   void run() {
     const std::int64_t size = tiles_.size();
-    float* const k = pieces_.take(kTileKeys * size);
-    float* const v = pieces_.take(kTileKeys * value_cols_);
-    queries_ = pieces_.take(kBlockQueries * size);
-    scores_ = pieces_.take(kTileKeys * kPanel);
-    sums_ = pieces_.take(kBlockQueries * value_cols_);
-    if (has_factors()) rows_of_factors_ = pieces_.take(kTileKeys * kPanel);
-    if (has_factors()) factors_ = pieces_.take(kTileKeys * kPanel);
+    const bool has_factors = tiles_.a.mask.data != nullptr || tiles_.a.dropout_p > 0;
+    float *k, *v;
+    take_pieces<float>({{&k, kTileKeys * size},
+                        {&v, kTileKeys * value_cols_},
+                        {&queries_, kBlockQueries * size},
+                        {&scores_, kTileKeys * kPanel},
+                        {&sums_, kBlockQueries * value_cols_},
+                        {&rows_of_factors_, has_factors ? kTileKeys * kPanel : 0},
+                        {&factors_, has_factors ? kTileKeys * kPanel : 0}});
     const std::int64_t near = std::min(kTileKeys, tiles_.keys());
     fetch(tiles_.k, near), fetch(tiles_.v, near);
     take_queries(k);
@@ -43,8 +44,8 @@ class ForwardPanels {
     for (std::int64_t key = 0; key < end; key += kTileKeys) {
       const std::int64_t count = std::min(kTileKeys, end - key);
       const Tile tile{key, count,
-                      pairs_ ? TileRows<const float>{} : tiles_.k.load_padded<float>(key, count, size, k),
-                      tiles_.v.load_padded<float>(key, count, value_cols_, v)};
+                      pairs_ ? TileRows<const float>{} : tiles_.k.load<float>(key, count, size, k),
+                      tiles_.v.load<float>(key, count, value_cols_, v)};
       for (std::int64_t p = 0; p * kPanel < rows_; ++p) take(p, tile);
     }
     for (std::int64_t p = 0; p * kPanel < rows_; ++p) finish(p);
@@ -55,20 +56,10 @@ class ForwardPanels {
     std::int64_t key, count;
     TileRows<const float> k, v;
   };
-  /// A panel's part of a tile: keys that the lower and the upper half of its queries take.
+  /// A panel's part of a tile: the keys that its queries take.
   struct Part {
-    std::int64_t query, rows, lower, upper;
-    [[nodiscard]] std::int64_t keys() const { return std::max(lower, upper); }
+    std::int64_t query, rows, keys;
   };
-
-  [[nodiscard]] bool has_factors() const { return tiles_.a.mask.data != nullptr || tiles_.a.dropout_p > 0; }
-
-  [[nodiscard]] std::int64_t total() const {
-    const auto room = Pieces<float>::room;
-    const std::int64_t size = tiles_.size();
-    return room(kTileKeys * size) + room(kTileKeys * value_cols_) + room(kBlockQueries * size) +
-           (has_factors() ? 3 : 1) * room(kTileKeys * kPanel) + room(kBlockQueries * value_cols_);
-  }
 
   /// Has the first rows of a head come to the cache, for which a short context would wait.
   static void fetch(const Head& head, std::int64_t rows) {
@@ -88,7 +79,7 @@ class ForwardPanels {
       if (pairs_)
         transpose_to_panel(tiles_.q.pairs(query), count, size / 2, queries_ + p * kPanel * size);
       else
-        transpose_to_panel(tiles_.q.load<float>(query, count, buffer), count, size,
+        transpose_to_panel(tiles_.q.load<float>(query, count, size, buffer), count, size,
                            queries_ + p * kPanel * size);
       softmax_[p].clear();
     }
@@ -96,13 +87,12 @@ class ForwardPanels {
 
   [[nodiscard]] Part part_of(std::int64_t p, const Tile& tile) const {
     const std::int64_t query = first_ + p * kPanel, rows = std::min(kPanel, rows_ - p * kPanel);
-    return {query, rows, tiles_.length(query + kHalfPanel - 1, tile.key, tile.count),
-            rows > kHalfPanel ? tiles_.length(query + kPanel - 1, tile.key, tile.count) : 0};
+    return {query, rows, tiles_.length(query + rows - 1, tile.key, tile.count)};
   }
 
   void take(std::int64_t p, const Tile& tile) {
     const Part part = part_of(p, tile);
-    if (part.keys() == 0) return;
+    if (part.keys == 0) return;
     multiply_keys(p, tile, part);
     float left = static_cast<float>(tiles_.a.scale);
     if (tiles_.a.mask.data != nullptr) {
@@ -111,51 +101,38 @@ class ForwardPanels {
     }
     // Keys beyond the diagonal; there are none before the first row of the panel.
     const std::int64_t diagonal = tiles_.a.causal ? part.query - tile.key : tile.count;
-    for (std::int64_t i = std::max<std::int64_t>(0, diagonal + 1); i < part.keys(); ++i) {
+    for (std::int64_t i = std::max<std::int64_t>(0, diagonal + 1); i < part.keys; ++i) {
       std::fill_n(scores_ + i * kPanel, std::min(kPanel, i - diagonal),
                   -std::numeric_limits<float>::infinity());
     }
-    softmax_[p].step(scores_, part.lower, left, 0);
-    if (part.upper > 0) softmax_[p].step(scores_, part.upper, left, 1);
+    softmax_[p].step(scores_, part.keys, left);
     if (tiles_.a.dropout_p > 0) drop(tile, part);
     add_values(p, tile, part);
   }
 
   void multiply_keys(std::int64_t p, const Tile& tile, const Part& part) {
     const std::int64_t size = tiles_.size();
-    if (pairs_) return multiply_pairs(queries_ + p * kPanel * size, tile, part);
-    PanelProduct product{.m = part.lower,
-                         .n = part.upper > 0 ? kPanel : kHalfPanel,
-                         .k = size,
-                         .a = tile.k.data,
-                         .a_row = tile.k.ld,
-                         .a_step = 1,
-                         .b = queries_ + p * kPanel * size,
-                         .ldb = kPanel,
-                         .c = scores_,
-                         .ldc = kPanel};
-    panel_product(product);
-    if (part.upper <= part.lower) return;
-    product.m = part.upper - part.lower, product.n = kHalfPanel;
-    product.a += part.lower * tile.k.ld;
-    product.b += kHalfPanel, product.c += part.lower * kPanel + kHalfPanel;
-    panel_product(product);
-  }
-
-  void multiply_pairs(const float* queries, const Tile& tile, const Part& part) {
-    const auto* const k = reinterpret_cast<const BFloat16*>(tiles_.k.row(tile.key));
-    const std::int64_t ld = tiles_.k.row_stride, pairs = tiles_.size() / 2,
-                       n = part.upper > 0 ? kPanel : kHalfPanel;
-    pairs_product({part.lower, n, pairs, k, ld, queries, scores_});
-    if (part.upper <= part.lower) return;
-    pairs_product({part.upper - part.lower, kHalfPanel, pairs, k + part.lower * ld, ld, queries + kHalfPanel,
-                   scores_ + part.lower * kPanel + kHalfPanel});
+    const float* const queries = queries_ + p * kPanel * size;
+    if (pairs_) {
+      const auto* const k = reinterpret_cast<const BFloat16*>(tiles_.k.row(tile.key));
+      return pairs_product({part.keys, size / 2, k, tiles_.k.row_stride, queries, scores_});
+    }
+    panel_product({.m = part.keys,
+                   .n = kPanel,
+                   .k = size,
+                   .a = tile.k.data,
+                   .a_row = tile.k.ld,
+                   .a_step = 1,
+                   .b = queries,
+                   .ldb = kPanel,
+                   .c = scores_,
+                   .ldc = kPanel});
   }
 
   void add_values(std::int64_t p, const Tile& tile, const Part& part) {
     PanelProduct product{.m = part.rows,
                          .n = value_cols_,
-                         .k = part.keys(),
+                         .k = part.keys,
                          .a = scores_,
                          .a_row = 1,
                          .a_step = kPanel,
@@ -165,12 +142,12 @@ class ForwardPanels {
                          .ldc = value_cols_,
                          .keep = tile.key > 0 ? softmax_[p].factor : nullptr,
                          .keep_step = 1};
-    if (tiles_.length(part.query, tile.key, part.keys()) == part.keys()) return panel_product(product);
+    if (tiles_.length(part.query, tile.key, part.keys) == part.keys) return panel_product(product);
     // Across the diagonal.
     constexpr std::int64_t kStrip = 8;
     for (std::int64_t r = 0; r < part.rows; r += kStrip) {
       product.m = std::min(kStrip, part.rows - r);
-      product.k = tiles_.length(part.query + r + kStrip - 1, tile.key, part.keys());
+      product.k = tiles_.length(part.query + r + kStrip - 1, tile.key, part.keys);
       panel_product(product);
       product.a += kStrip, product.c += kStrip * value_cols_;
       if (product.keep != nullptr) product.keep += kStrip;
@@ -181,20 +158,19 @@ class ForwardPanels {
   void mask(const Tile& tile, const Part& part, float scale) {
     const std::int64_t n = tile.count;
     const MaskRow<float> first = tiles_.mask_row(part.query, tile.key, n, rows_of_factors_);
-    if (tiles_.mask.row_stride == 0) return mask_panel(scores_, n, scale, {first.values, first.select, true});
     TileRows<const float> rows{first.values, tiles_.mask.row_stride};
-    if (first.values == rows_of_factors_) {
+    if (first.values == rows_of_factors_ && rows.ld != 0) {
       for (std::int64_t r = 1; r < part.rows; ++r)
         static_cast<void>(tiles_.mask_row(part.query + r, tile.key, n, rows_of_factors_ + r * n));
       rows.ld = n;
     }
     transpose_to_panel(rows, part.rows, n, factors_);
-    mask_panel(scores_, n, scale, {factors_, first.select, false});
+    mask_panel(scores_, n, scale, factors_, first.select);
   }
 
   /// Dropout of the weights.
   void drop(const Tile& tile, const Part& part) {
-    const std::int64_t n = part.keys();
+    const std::int64_t n = part.keys;
     for (std::int64_t r = 0; r < part.rows; ++r) {
       float* const row = rows_of_factors_ + r * n;
       const std::int64_t taken = tiles_.length(part.query + r, tile.key, n);
@@ -220,8 +196,7 @@ class ForwardPanels {
   float* logsumexp_;
   std::int64_t first_, rows_, value_cols_;
   bool pairs_;  ///< k q^T is taken of bf16 as it is
-  Pieces<float> pieces_;
-  float *queries_, *scores_, *sums_, *rows_of_factors_ = nullptr, *factors_ = nullptr;
+  float *queries_, *scores_, *sums_, *rows_of_factors_, *factors_;
   PanelSoftmax softmax_[kBlockPanels];
   std::uint32_t words_[kTileKeys + 8];
 };

@@ -19,21 +19,21 @@ MEZZO_ALWAYS_INLINE void copy_word(const float* from, float* to) { __builtin_mem
 
 // --- passes over panels
 
-/// The loops of a half panel: rows of 16 numbers, kPanel apart. Sums of weights are taken by fours of rows,
+/// The loops of half a panel: rows of 16 numbers, kPanel apart. Sums of weights are taken by fours of rows,
 /// side by side, which bounds their rounding errors and the time that an addition waits for another.
 struct SoftmaxOfHalf {
   static constexpr int kSums = 4;
 
   MEZZO_ALWAYS_INLINE static void scale_row(float* row, float scale, float* most) {
     MEZZO_KEEP_LOOP
-    for (int j = 0; j < kHalfPanel; ++j) {
+    for (int j = 0; j < kVector; ++j) {
       row[j] *= scale;
       most[j] = row[j] > most[j] ? row[j] : most[j];
     }
   }
   MEZZO_ALWAYS_INLINE static void weigh_row(float* row, const float* shift, float* total) {
     MEZZO_KEEP_LOOP
-    for (int j = 0; j < kHalfPanel; ++j) {
+    for (int j = 0; j < kVector; ++j) {
       const float weight = math::exp_nonpositive(row[j] - shift[j]);
       row[j] = weight;
       total[j] += weight;
@@ -41,11 +41,11 @@ struct SoftmaxOfHalf {
   }
 
   static void run(float* scores, std::int64_t n, float scale, float* largest, float* sum, float* factor) {
-    float most[kHalfPanel], shift[kHalfPanel], totals[kSums][kHalfPanel] = {};
+    float most[kVector], shift[kVector], totals[kSums][kVector] = {};
     for (float& x : most) x = kMinusInfinity;
     for (std::int64_t i = 0; i < n; ++i) scale_row(scores + i * kPanel, scale, most);
     MEZZO_KEEP_LOOP
-    for (int j = 0; j < kHalfPanel; ++j) {
+    for (int j = 0; j < kVector; ++j) {
       const float before = largest[j], now = most[j] > before ? most[j] : before;
       largest[j] = now;
       shift[j] = attention_shift(now);
@@ -57,45 +57,8 @@ struct SoftmaxOfHalf {
     }
     for (; i < n; ++i) weigh_row(scores + i * kPanel, shift, totals[0]);
     MEZZO_KEEP_LOOP
-    for (int j = 0; j < kHalfPanel; ++j)
+    for (int j = 0; j < kVector; ++j)
       sum[j] = sum[j] * factor[j] + ((totals[0][j] + totals[1][j]) + (totals[2][j] + totals[3][j]));
-  }
-};
-
-/// Four rows at a time, each with sums in 16 places whatever the vectors are, so that the bits are the same
-/// everywhere.
-struct DotsOfRows {
-  static constexpr int kRows = 4, kPlaces = 16;
-
-  MEZZO_ALWAYS_INLINE static void add(const float* a, const float* row, float* sums) {
-    MEZZO_KEEP_LOOP
-    for (int j = 0; j < kPlaces; ++j) sums[j] += a[j] * row[j];
-  }
-  MEZZO_ALWAYS_INLINE static float fold(float* sums) {
-    MEZZO_KEEP_LOOP
-    for (int j = 0; j < 8; ++j) sums[j] += sums[j + 8];
-    MEZZO_KEEP_LOOP
-    for (int j = 0; j < 4; ++j) sums[j] += sums[j + 4];
-    return (sums[0] + sums[2]) + (sums[1] + sums[3]);
-  }
-  template <int Rows>
-  MEZZO_ALWAYS_INLINE static void dots(const float* a, std::int64_t cols, const float* rows, std::int64_t ld,
-                                       float* out) {
-    float sums[Rows][kPlaces] = {};
-    std::int64_t p = 0;
-    for (; p + kPlaces <= cols; p += kPlaces) {
-      for (int r = 0; r < Rows; ++r) add(a + p, rows + r * ld + p, sums[r]);
-    }
-    for (int r = 0; r < Rows; ++r) {
-      for (std::int64_t j = 0; j < cols - p; ++j) sums[r][j] += a[p + j] * rows[r * ld + p + j];
-      out[r] = fold(sums[r]);
-    }
-  }
-  static void run(const float* a, std::int64_t cols, const float* rows, std::int64_t ld, std::int64_t count,
-                  float* out) {
-    std::int64_t i = 0;
-    for (; i + kRows <= count; i += kRows) dots<kRows>(a, cols, rows + i * ld, ld, out + i);
-    for (; i < count; ++i) dots<1>(a, cols, rows + i * ld, ld, out + i);
   }
 };
 
@@ -122,22 +85,15 @@ struct ScaleRows {
 };
 
 struct MaskOfPanel {
-  static void run(float* scores, std::int64_t rows, float scale, PanelMask mask) {
-    for (std::int64_t i = 0; i < rows; ++i, scores += kPanel) {
-      float repeated[kPanel];
-      const float* values = mask.values + i * kPanel;
-      if (mask.one_a_row) {
-        std::fill_n(repeated, kPanel, mask.values[i]);
-        values = repeated;
-      }
-      if (mask.select) {
-        MEZZO_KEEP_LOOP
-        for (int j = 0; j < kPanel; ++j) scores[j] = values[j] == 0.0F ? kMinusInfinity : scores[j] * scale;
-      } else {
-        MEZZO_KEEP_LOOP
-        for (int j = 0; j < kPanel; ++j) scores[j] = scores[j] * scale + values[j];
-      }
-    }
+  static void run(float* scores, std::int64_t n, float scale, const float* mask) {
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) scores[i] = scores[i] * scale + mask[i];
+  }
+};
+struct ChoiceOfPanel {
+  static void run(float* scores, std::int64_t n, float scale, const float* mask) {
+    MEZZO_INDEPENDENT_LOOP
+    for (std::int64_t i = 0; i < n; ++i) scores[i] = mask[i] == 0.0F ? kMinusInfinity : scores[i] * scale;
   }
 };
 
@@ -148,19 +104,17 @@ struct MultiplyPanel {
   }
 };
 
-template <bool kDropout>
-struct GradientsOfHalf {
+struct GradientsOfPanel {
   static void run(PanelGradients p) {
     for (std::int64_t r = 0; r < p.rows; ++r) {
       const float shift = attention_shift(p.logsumexp[r]), mean = p.means[r];
       float* const products = p.products + r * kPanel;
       float* const through = p.through + r * kPanel;
       MEZZO_KEEP_LOOP
-      for (int j = 0; j < kHalfPanel; ++j) {
+      for (int j = 0; j < kPanel; ++j) {
         const float weight = math::exp_nonpositive(products[j] * p.left - shift);
-        const float kept = kDropout ? p.kept[r * kPanel + j] : 1.0F;
-        products[j] = weight * kept;
-        through[j] = weight * (through[j] * kept - mean) * p.scale;
+        products[j] = weight;
+        through[j] = weight * (through[j] - mean) * p.scale;
       }
     }
   }
@@ -188,17 +142,13 @@ void transpose_to_panel(TileRows<const float> rows, std::int64_t count, std::int
   }
 }
 
-void dot_rows(const float* a, std::int64_t cols, TileRows<const float> rows, std::int64_t count, float* out) {
-  run_isa<DotsOfRows>(a, cols, rows.data, rows.ld, count, out);
-}
-
 void PanelSoftmax::clear() {
   std::fill_n(largest, kPanel, kMinusInfinity);
   std::fill_n(sum, kPanel, 0.0F);
 }
-void PanelSoftmax::step(float* scores, std::int64_t n, float scale, int half) {
-  const std::int64_t at = half * kHalfPanel;
-  run_isa<SoftmaxOfHalf>(scores + at, n, scale, largest + at, sum + at, factor + at);
+void PanelSoftmax::step(float* scores, std::int64_t n, float scale) {
+  for (std::int64_t at = 0; at < kPanel; at += kVector)
+    run_isa<SoftmaxOfHalf>(scores + at, n, scale, largest + at, sum + at, factor + at);
 }
 void PanelSoftmax::finish(float* logsumexp, std::int64_t count) {
   float all[kPanel];
@@ -211,20 +161,15 @@ void scale_rows(TileRows<const float> x, const float* factors, TileRows<float> o
                 std::int64_t cols) {
   run_isa<ScaleRows>(x.data, x.ld, factors, out.data, out.ld, rows, cols);
 }
-void mask_panel(float* scores, std::int64_t rows, float scale, PanelMask mask) {
-  run_isa<MaskOfPanel>(scores, rows, scale, mask);
+void mask_panel(float* scores, std::int64_t rows, float scale, const float* mask, bool selects) {
+  if (selects) return run_isa<ChoiceOfPanel>(scores, rows * kPanel, scale, mask);
+  run_isa<MaskOfPanel>(scores, rows * kPanel, scale, mask);
 }
 void multiply_panel(float* weights, const float* factors, std::int64_t rows) {
   run_isa<MultiplyPanel>(weights, factors, rows * kPanel);
 }
 
-void panel_gradients(const PanelGradients& panel, int half) {
-  PanelGradients p = panel;
-  p.products += half * kHalfPanel, p.through += half * kHalfPanel;
-  if (p.kept == nullptr) return run_isa<GradientsOfHalf<false>>(p);
-  p.kept += half * kHalfPanel;
-  run_isa<GradientsOfHalf<true>>(p);
-}
+void panel_gradients(const PanelGradients& panel) { run_isa<GradientsOfPanel>(panel); }
 
 }  // namespace mezzo::kernels::cpu
 

@@ -15,14 +15,12 @@ struct TileRows {
   std::int64_t ld;
 };
 
-constexpr std::int64_t whole_vectors(std::int64_t cols) {
-  return (cols + kHalfPanel - 1) / kHalfPanel * kHalfPanel;
-}
+constexpr std::int64_t whole_vectors(std::int64_t cols) { return (cols + kVector - 1) / kVector * kVector; }
 
 /// C = A B of bf16 numbers, where A's rows are taken in pairs of neighbours and B is a panel of such pairs:
 /// two numbers in the place of an f32. Products and sums are those of f32, but subnormal numbers count as 0.
 struct PairsProduct {
-  std::int64_t m, n, pairs;  ///< n: kPanel or kHalfPanel
+  std::int64_t m, pairs;
   const BFloat16* a;
   std::int64_t a_row;
   const float* b;
@@ -35,9 +33,6 @@ void pairs_product(const PairsProduct& product);
 /// panel[c * kPanel + r] = rows[r * ld + c] for r < count, 0 for the other rows of the panel.
 void transpose_to_panel(TileRows<const float> rows, std::int64_t count, std::int64_t cols, float* panel);
 
-/// out[i] = a . rows[i]: a single query's products with its keys.
-void dot_rows(const float* a, std::int64_t cols, TileRows<const float> rows, std::int64_t count, float* out);
-
 // --- forward: panels [keys, 32 queries]
 
 /// The online softmax of the queries of a panel, see OnlineSoftmax.
@@ -45,8 +40,8 @@ struct PanelSoftmax {
   float largest[kPanel], sum[kPanel];
   float factor[kPanel];  ///< for what was added up before the last step
   void clear();
-  /// Makes weights of the scores of n keys, and takes them in. For half a panel, 0 or 1.
-  void step(float* scores, std::int64_t n, float scale, int half);
+  /// Makes weights of the scores of n keys, and takes them in.
+  void step(float* scores, std::int64_t n, float scale);
   /// factor = 1 / sum, or 0; logsumexp[i] for i < count.
   void finish(float* logsumexp, std::int64_t count);
 };
@@ -55,27 +50,20 @@ struct PanelSoftmax {
 void scale_rows(TileRows<const float> x, const float* factors, TileRows<float> out, std::int64_t rows,
                 std::int64_t cols);
 
-/// scores = scores * scale + mask, or -inf where a mask that selects is 0. `mask`: a panel, or a number for
-/// each row.
-struct PanelMask {
-  const float* values;
-  bool select, one_a_row;
-};
-void mask_panel(float* scores, std::int64_t rows, float scale, PanelMask mask);
+/// scores = scores * scale + mask, or, for a mask that selects, -inf where it is 0.
+void mask_panel(float* scores, std::int64_t rows, float scale, const float* mask, bool selects);
 void multiply_panel(float* weights, const float* factors, std::int64_t rows);
 
 // --- backward: panels [queries, 32 keys]
 
-/// Scores, and grad v^T, of some queries to weights after dropout and gradients of the products, as
-/// GradientsOfRow does.
+/// Scores, and grad v^T after dropout, of some queries to weights and gradients of the products.
 struct PanelGradients {
   std::int64_t rows;
   float *products, *through;
   const float *logsumexp, *means;  ///< of each query
   float left;                      ///< what is left to multiply the scores by
   float scale;
-  const float* kept;  ///< nullptr: no dropout
 };
-void panel_gradients(const PanelGradients& panel, int half);
+void panel_gradients(const PanelGradients& panel);
 
 }  // namespace mezzo::kernels::cpu

@@ -1,7 +1,7 @@
 // Attention in f32 by panels: all calls but small calls, f64 and a few queries. A panel is 32 rows of scores
 // side by side, of queries forward and of keys backward, so that what stands between the products works on
-// whole vectors, and a tile's edges follow the diagonal within 8 rows and 16 columns. Products are loops of
-// our own (cpu_panel_loops.cpp): their tiles are too small to pay for an engine's call and packing.
+// whole vectors; the products with them follow the diagonal within 8 rows. Products are loops of our own
+// (cpu_panel_loops.cpp): their tiles are too small to pay for an engine's call and packing.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,6 @@
 #include <type_traits>
 
 #include "mezzo/core/cuda/launch.h"
-#include "mezzo/kernels/attention/cuda_mma_tiles.h"
 #include "mezzo/kernels/attention/cuda_tiles.h"
 #include "mezzo/kernels/attention/cuda_weights.h"
 
@@ -106,8 +105,8 @@ void launch_attention(Device device, const AttentionPass<T>& pass, std::int64_t 
   if constexpr (std::is_same_v<T, double>) {
     launch(TypeTag<FmaTiles<T, 4>>{});
   } else {
-    if (pass.x.array.dtype == DType::f16) return launch(TypeTag<MmaTiles<Half>>{});
-    if (pass.x.array.dtype == DType::bf16) return launch(TypeTag<MmaTiles<BFloat16>>{});
+    if (pass.x.array.dtype == DType::f16) return launch(TypeTag<FmaTiles<T, 8, Half>>{});
+    if (pass.x.array.dtype == DType::bf16) return launch(TypeTag<FmaTiles<T, 8, BFloat16>>{});
     if (width <= 32) return launch(TypeTag<FmaTiles<T, 2>>{});
     width <= 64 ? launch(TypeTag<FmaTiles<T, 4>>{}) : launch(TypeTag<FmaTiles<T, 8>>{});
   }

@@ -109,8 +109,8 @@ class SharedTile {
 
 /// The products of attention for results of 16 * kOut columns. The square of weights has kSide rows and as
 /// many columns, of which a thread has kOwn neighbouring rows and kOwn neighbouring columns; of the result it
-/// has the same rows. The 16 threads that share a row are neighbours in a warp.
-template <class T, int kOut>
+/// has the same rows. The 16 threads that share a row are neighbours in a warp. S: how sources are stored.
+template <class T, int kOut, class S = T>
 class FmaTiles {
  public:
   using Number = T;
@@ -231,7 +231,7 @@ class FmaTiles {
       const int line = k % kFours * kPack;
       if (line >= lines) continue;
       T values[kPack];
-      from.template load_four_stored<T>(row + k / kFours, column + line, values);
+      from.template load_four_stored<S>(row + k / kFours, column + line, values);
       for (int i = 0; i < kPack; ++i) tile.set_one(line + i, k / kFours, values[i]);
     }
   }
@@ -243,7 +243,7 @@ class FmaTiles {
     for (int k = static_cast<int>(threadIdx.x); k < lines * kFours; k += kThreads) {
       const int line = k / kFours, four = k % kFours;
       T values[kPack];
-      from.template load_four_stored<T>(row + line, column + four * kPack, values);
+      from.template load_four_stored<S>(row + line, column + four * kPack, values);
       MEZZO_UNROLL
       for (int g = 0; g < kPack / kOutPack; ++g) {
         typename Summed::Values pack;

@@ -6,13 +6,13 @@
 
 namespace mezzo::kernels::cpu {
 
-/// Columns of a panel, and of the halves in which one is taken where not all of it is wanted.
-inline constexpr std::int64_t kPanel = 32, kHalfPanel = 16;
+/// Columns of a panel, and numbers of which every vector has a part.
+inline constexpr std::int64_t kPanel = 32, kVector = 16;
 
 /// C = A B, or row i of C = keep[i * keep_step] C + A B. Products and sums are rounded together where the
 /// instruction set has that (FMA).
 struct PanelProduct {
-  std::int64_t m, n, k;  ///< n is a multiple of kHalfPanel; any of them may be 0
+  std::int64_t m, n, k;  ///< n is a multiple of kVector; any of them may be 0
   const float* a;        ///< element (i, p) is a[i * a_row + p * a_step]
   std::int64_t a_row, a_step;
   const float* b;  ///< rows of neighbours, ldb apart

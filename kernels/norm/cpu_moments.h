@@ -14,11 +14,12 @@
 
 namespace mezzo::kernels::cpu::detail {
 
-/// A row of `runs` runs, `distance` apart.
+/// A row of `runs` runs, `distance` apart, and the row that is taken next, or nullptr where nothing is known.
 template <class T>
 struct RunRow {
   const T* data;
   std::int64_t runs, length, distance;
+  const T* next = nullptr;
 };
 
 /// row_sums of one row; the next one is fetched meanwhile.

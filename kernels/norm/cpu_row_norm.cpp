@@ -38,8 +38,7 @@ template <class T>
   return {T(0), scalar::reciprocal_deviation<T>(squares / static_cast<double>(n), eps), T(0)};
 }
 
-/// `kAffine`: weight and bias are both there.
-template <class T, bool kAffine>
+template <class T>
 struct RowNormRows {
   static void run(RowBlock<T> out, RowBlock<T> in, const T* weight, const T* bias, RowNorm kind, double eps,
                   std::int64_t rows, std::int64_t n) {
@@ -47,10 +46,7 @@ struct RowNormRows {
       const T* const x = in.data + r * in.distance;
       T* const y = out.data + r * out.distance;
       const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), out.next(r));
-      if constexpr (kAffine)
-        row_map<T, 3>({x, weight, bias}, y, n, normalized);
-      else
-        row_map<T, 1>({x}, y, n, normalized);
+      row_map<T, 3>({x, weight, bias}, y, n, normalized);
     }
   }
 };
@@ -62,7 +58,7 @@ struct ParameterSums {
   T* bias;
 };
 
-template <class T, bool kWeight>
+template <class T>
 struct RowNormBackwardRows {
   /// Row `begin + r` of all rows adds to the sums of its part, both or none. `out.data` is nullptr where the
   /// gradient of x is not wanted.
@@ -77,11 +73,9 @@ struct RowNormBackwardRows {
       const ParameterSums<T> of_part = sums_of_part(sums, row / part * n, row % part == 0 ? n : 0);
       const scalar::NormalizedFn<T> normalized = row_normalized(kind, x, n, eps, in.next(r), out.next(r));
       if (result == nullptr)
-        pass<false, 2>({grad, x}, result, of_part, n, {normalized, T(0), T(0)});
-      else if constexpr (kWeight)
-        gradients<3>({grad, x, weight}, result, of_part, n, kind, normalized, grads.next(r));
+        pass<false>({grad, x, weight}, result, of_part, n, {normalized, T(0), T(0)});
       else
-        gradients<2>({grad, x}, result, of_part, n, kind, normalized, grads.next(r));
+        gradients({grad, x, weight}, result, of_part, n, kind, normalized, grads.next(r));
     }
   }
 
@@ -96,28 +90,26 @@ struct RowNormBackwardRows {
     return sums;
   }
 
-  template <std::size_t N>
-  MEZZO_ALWAYS_INLINE static void gradients(std::array<const T*, N> in, T* result, ParameterSums<T> sums,
+  MEZZO_ALWAYS_INLINE static void gradients(std::array<const T*, 3> in, T* result, ParameterSums<T> sums,
                                             std::int64_t n, RowNorm kind, scalar::NormalizedFn<T> normalized,
                                             const T* next) {
     const std::array<double, 2> means =
-        row_sums<T, N>(in, nullptr, n, {next}, scalar::WeightedGradFn{}, scalar::GradDotFn<T>{normalized});
+        row_sums<T, 3>(in, nullptr, n, {next}, scalar::WeightedGradFn{}, scalar::GradDotFn<T>{normalized});
     const auto count = static_cast<double>(n);
     const T mean_grad = kind == RowNorm::layer ? static_cast<T>(means[0] / count) : T(0);
-    pass<true, N>(in, result, sums, n, {normalized, mean_grad, static_cast<T>(means[1] / count)});
+    pass<true>(in, result, sums, n, {normalized, mean_grad, static_cast<T>(means[1] / count)});
   }
 
   /// The result, if `kResult`, and the sums, in one pass, which is bound by what it reads and writes.
-  template <bool kResult, std::size_t N>
-  MEZZO_ALWAYS_INLINE static void pass(std::array<const T*, N> in, T* result, ParameterSums<T> sums,
+  template <bool kResult>
+  MEZZO_ALWAYS_INLINE static void pass(std::array<const T*, 3> in, T* result, ParameterSums<T> sums,
                                        std::int64_t n, scalar::NormGradientFn<T> gradient) {
-    if (kResult && sums.weight == nullptr) return row_map<T, N>(in, result, n, gradient);
+    if (kResult && sums.weight == nullptr) return row_map<T, 3>(in, result, n, gradient);
     const scalar::GradDotFn<T> dot{gradient.normalized};
     MEZZO_INDEPENDENT_LOOP
     for (std::int64_t i = 0; i < n; ++i) {
       const T grad = in[0][i], x = in[1][i];
-      if constexpr (kResult && N == 3) result[i] = gradient(grad, x, in[2][i]);
-      if constexpr (kResult && N == 2) result[i] = gradient(grad, x);
+      if constexpr (kResult) result[i] = gradient(grad, x, in[2][i]);
       sums.weight[i] += dot(grad, x);
       sums.bias[i] += grad;
     }
@@ -152,20 +144,13 @@ void row_norm_as(RowNorm kind, const View& out, const View& x, const NormParamet
   const std::size_t dim = out.shape.size() - 1;
   const RowOperand target(out, dim);
   const std::int64_t n = target.length();
-  const auto run = [&](auto body, const T* weight, const T* bias) {
-    using Body = decltype(body);
-    for_row_blocks<T, 1>(
-        &target, {RowOperand(x, dim)},
-        [&](RowBlock<T> y, const std::array<RowBlock<T>, 1>& in, std::int64_t /*begin*/, std::int64_t rows) {
-          run_isa<Body>(y, in[0], weight, bias, kind, eps, rows, n);
-        },
-        1, Buffers::shared);
-  };
-  if (parameters.weight == nullptr && parameters.bias == nullptr)
-    return run(RowNormRows<T, false>{}, nullptr, nullptr);
-  // One of the two is rarely missing: a loop for each case would be twice the code.
   const FilledParameter<T> weight(parameters.weight, 1, n), bias(parameters.bias, 0, n);
-  run(RowNormRows<T, true>{}, weight.data(), bias.data());
+  for_row_blocks<T, 1>(
+      &target, {RowOperand(x, dim)},
+      [&](RowBlock<T> y, const std::array<RowBlock<T>, 1>& in, std::int64_t /*begin*/, std::int64_t rows) {
+        run_isa<RowNormRows<T>>(y, in[0], weight.data(), bias.data(), kind, eps, rows, n);
+      },
+      1, Buffers::shared);
 }
 
 template <class T>
@@ -180,19 +165,14 @@ void row_norm_backward_as(RowNorm kind, const RowNormGradients& out, const View&
   const bool both = (sums.weight == nullptr) == (sums.bias == nullptr);
   const RowScratch<T> unwanted(both ? 0 : row_norm_parts(input.rows(), n) * n);
   if (!both) (sums.weight == nullptr ? sums.weight : sums.bias) = unwanted.data();
-  const auto run = [&](auto body) {
-    using Body = decltype(body);
-    for_row_blocks<T, 2>(
-        out.input != nullptr ? &target : nullptr, {RowOperand(grad, dim), input},
-        [&](RowBlock<T> result, const std::array<RowBlock<T>, 2>& in, std::int64_t begin, std::int64_t rows) {
-          run_isa<Body>(result, in[0], in[1], weight, sums, kind, eps, begin, part, rows, n);
-        },
-        part, Buffers::shared);
-  };
-  if (weight != nullptr)
-    run(RowNormBackwardRows<T, true>{});
-  else
-    run(RowNormBackwardRows<T, false>{});
+  const FilledParameter<T> filled(weight, 1, n);
+  for_row_blocks<T, 2>(
+      out.input != nullptr ? &target : nullptr, {RowOperand(grad, dim), input},
+      [&](RowBlock<T> result, const std::array<RowBlock<T>, 2>& in, std::int64_t begin, std::int64_t rows) {
+        run_isa<RowNormBackwardRows<T>>(result, in[0], in[1], filled.data(), sums, kind, eps, begin, part,
+                                        rows, n);
+      },
+      part, Buffers::shared);
 }
 
 }  // namespace

@@ -1,12 +1,11 @@
-// CUDA kernels of group_norm, instance_norm and batch_norm. A row that is contiguous is normalized by one
-// kernel: where registers hold the row, it is read once; where they do not, but there are enough rows for the
-// whole GPU, a block reads it three times, twice from the L2 cache. All other rows are cut into pieces of one
-// channel: contiguous ones, or parts of a column where channels are innermost. There are enough pieces to
-// keep the GPU busy with few long rows. One kernel computes mean and squared deviations of each piece, a
-// second one combines the pieces of a row, a third one normalizes. Each cache line of a channels-last array,
-// which holds several groups, is then read by one block; a block per group would use 4 of the 32 bytes that
-// it fetches for two channels in f16. Backward has the same kernels for the sums that gradients need. No
-// atomics: the bits depend on sizes only.
+// CUDA kernels of group_norm, instance_norm and batch_norm. A row that is contiguous and that registers hold
+// is normalized by one kernel, which reads it once. All other rows are cut into pieces of one channel:
+// contiguous ones, or parts of a column where channels are innermost. There are enough pieces to keep the GPU
+// busy with few long rows. One kernel computes mean and squared deviations of each piece, a second one
+// combines the pieces of a row, a third one normalizes. Each cache line of a channels-last array, which holds
+// several groups, is then read by one block; a block per group would use 4 of the 32 bytes that it fetches
+// for two channels in f16. Backward has the same kernels for the sums that gradients need. No atomics: the
+// bits depend on sizes only.
 #include "mezzo/kernels/cuda/scratch.h"
 #include "mezzo/kernels/norm/cuda_channel_rows.h"
 #include "mezzo/kernels/norm/cuda_channels_last.h"
@@ -28,19 +27,10 @@ constexpr std::int64_t kPieceLength = std::int64_t{kThreads} * kRowSlots * kRowP
   return 1;
 }
 
-/// Whether a row is one stretch of memory.
-[[nodiscard]] bool is_one_stretch(const ChannelLayout& layout) {
-  return !layout.channels_last && (layout.runs == 1 || layout.run_step == layout.length);
-}
+/// Whether a row is one stretch of memory that registers hold.
 [[nodiscard]] bool fits_registers(const ChannelLayout& layout) {
-  return is_one_stretch(layout) && layout.count() <= kLongestRegisterRow;
-}
-/// Whether a block may go over a row that registers do not hold: there are two of its size for each
-/// multiprocessor of the largest GPUs (132), and their rows stay in the cache (at most 33 of 50 MiB) until
-/// they were read for the last time. Rows are shorter than 2^32 then, as ChannelOfPlace wants.
-[[nodiscard]] bool is_streamed(const ChannelLayout& layout, DType dtype) {
-  constexpr std::int64_t kManyRows = 264, kMostBytes = 128 << 10;
-  return is_one_stretch(layout) && layout.rows >= kManyRows && layout.count() * size_of(dtype) <= kMostBytes;
+  return !layout.channels_last && (layout.runs == 1 || layout.run_step == layout.length) &&
+         layout.count() <= kLongestRegisterRow;
 }
 /// Elements of the equal pieces of a column, a thread each: around 64, if the length has such a divisor.
 [[nodiscard]] std::int64_t column_piece(std::int64_t length) {
@@ -148,7 +138,7 @@ void normalize_rows(Device device, const ChannelNorm<T>& norm, const Pieces& any
 template <class T>
 void forward(Device device, const ChannelNorm<T>& norm, const View& out, const View& x) {
   const ChannelLayout& layout = norm.layout;
-  if (!norm.given && (fits_registers(layout) || is_streamed(layout, x.dtype))) {
+  if (!norm.given && fits_registers(layout)) {
     const auto stretch = [&](const View& array) {
       return View{array.data, array.dtype, {layout.rows, layout.count()}, {layout.row_step, 1}};
     };

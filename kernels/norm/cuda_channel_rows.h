@@ -9,20 +9,14 @@
 
 namespace mezzo::kernels::cuda {
 
-/// place / length for the places of a row. By a product in registers, where places and lengths are below
-/// 2^14: at ceil(2^31 / length) / 2^31 exceeds at / length by less than at / 2^31 < 1 / length.
+/// place / length for the places of a row, by a product, as places and lengths are below 2^14:
+/// at ceil(2^31 / length) / 2^31 exceeds at / length by less than at / 2^31 < 1 / length.
 struct ChannelOfPlace {
-  std::int64_t length;
   std::uint32_t factor;
-  explicit ChannelOfPlace(std::int64_t run_length)
-      : length(run_length),
-        factor(static_cast<std::uint32_t>(((std::int64_t{1} << 31) + length - 1) / length)) {}
-  [[nodiscard]] __device__ std::int64_t operator()(int at) const {
-    return static_cast<std::int64_t>((static_cast<std::uint64_t>(at) * factor) >> 31);
-  }
-  /// In memory, where places are below 2^32: a division of 64 bits would take longer than the element.
+  explicit ChannelOfPlace(std::int64_t length)
+      : factor(static_cast<std::uint32_t>(((std::int64_t{1} << 31) + length - 1) / length)) {}
   [[nodiscard]] __device__ std::int64_t operator()(std::int64_t at) const {
-    return static_cast<std::uint32_t>(at) / static_cast<std::uint32_t>(length);
+    return static_cast<std::int64_t>((static_cast<std::uint64_t>(at) * factor) >> 31);
   }
 };
 static_assert(kLongestRegisterRow <= 1 << 14);

@@ -42,19 +42,6 @@ void run_loop(const PointwiseLoop& loop, const TileOperand& target, const Operan
   });
 }
 
-/// Operands that are used where they lie, which is most small calls: no buffers and no strides.
-void run_in_place(const PointwiseLoop& loop, const View& out, std::span<const View> in, std::int64_t total) {
-  cpu::parallel_for(total, 32 * kTile, [&](std::int64_t begin, std::int64_t end) {
-    SmallVector<const void*, 4> tiles(in.size());
-    for (std::int64_t at = begin; at < end; at += kTile) {
-      for (std::size_t k = 0; k < in.size(); ++k)
-        tiles[k] = static_cast<const std::byte*>(in[k].data) + at * size_of(loop.operand);
-      loop.tile(loop.functor, static_cast<std::byte*>(out.data) + at * size_of(loop.result), tiles.data(),
-                std::min(kTile, end - at));
-    }
-  });
-}
-
 }  // namespace
 
 bool lies_alike(const View& out, std::span<const View> in) {
@@ -65,9 +52,6 @@ bool lies_alike(const View& out, std::span<const View> in) {
 
 void pointwise_linear(const PointwiseLoop& loop, const View& out, std::span<const View> in) {
   const std::int64_t total = layout::numel(out.shape);
-  if (out.dtype == loop.result &&
-      std::all_of(in.begin(), in.end(), [&](const View& x) { return x.dtype == loop.operand; }))
-    return run_in_place(loop, out, in, total);
   Operands operands;
   operands.reserve(in.size());
   for (const View& view : in) operands.emplace_back(view);

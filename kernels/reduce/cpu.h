@@ -28,22 +28,23 @@ class Reduction {
   [[nodiscard]] Acc combine(Acc a, Acc b) const { return reducer_.combine(a, b); }
 
   void accumulate(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* results) const {
-    accumulate(first, n, elements, results, R::kShifted ? shifts_ + first : nullptr);
-  }
-  /// accumulate() with the shifts of these n outputs at `shifts`.
-  void accumulate(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* results,
-                  const double* shifts) const {
     if (plan_.columns) {
-      columns(first, n, elements, results, shifts);
+      columns(first, n, elements, results);
     } else if (plan_.across && n > 1 && !R::template kAnyOrder<T>) {
-      across(first, n, elements, results, shifts);
+      across(first, n, elements, results);
     } else {
-      for (std::int64_t i = 0; i < n; ++i) results[i] = row(first + i, elements, R::kShifted ? shifts[i] : 0);
+      for (std::int64_t i = 0; i < n; ++i) results[i] = row(first + i, elements);
     }
   }
 
  private:
-  [[nodiscard]] Acc row(std::int64_t output, ReducePlan::Range elements, double shift) const {
+  /// The shifts of outputs from `first` on.
+  [[nodiscard]] const double* shifts(std::int64_t first) const {
+    return R::kShifted ? shifts_ + first : nullptr;
+  }
+
+  [[nodiscard]] Acc row(std::int64_t output, ReducePlan::Range elements) const {
+    const double shift = R::kShifted ? shifts_[output] : 0;
     const std::int64_t origin = plan_.kept_in.offset(output);
     if (const std::byte* x = source_.packed(plan_.reduced, origin, elements.begin, elements.size))
       return packed_row(x, elements.size, shift);
@@ -81,20 +82,17 @@ class Reduction {
     return total;
   }
 
-  void columns(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* acc,
-               const double* shifts) const {
+  void columns(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* acc) const {
     std::fill_n(acc, n, reducer_.template identity<T>());
     source_.template each_block<T>(plan_, first, n, elements, [&](const detail::Block<T>& block) {
       run_isa<detail::ColumnTile<T, R>>(reducer_, block.data, block.pitch, block.rows,
-                                        R::kShifted ? shifts + block.column : nullptr, acc + block.column,
-                                        block.columns);
+                                        shifts(first + block.column), acc + block.column, block.columns);
     });
   }
 
   /// Rows whose elements alternate in memory, n <= kReduceAcross of them side by side: the lanes of `row` for
   /// all at once, hence the same bits.
-  void across(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* totals,
-              const double* shifts) const {
+  void across(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* totals) const {
     Acc lanes[R::kLanes * kReduceAcross];
     std::fill_n(totals, n, reducer_.template identity<T>());
     for (std::int64_t done = 0; done < elements.size; done += kTile) {
@@ -102,8 +100,7 @@ class Reduction {
       std::fill_n(lanes, R::kLanes * n, reducer_.template identity<T>());
       source_.template each_block<T>(plan_, first, n, {begin, size}, [&](const detail::Block<T>& block) {
         run_isa<detail::LaneTile<T, R>>(reducer_, block.data, block.pitch, block.rows, block.row - begin,
-                                        R::kShifted ? shifts + block.column : nullptr, lanes + block.column,
-                                        n, block.columns);
+                                        shifts(first + block.column), lanes + block.column, n, block.columns);
       });
       run_isa<detail::FoldLanes<T, R>>(reducer_, static_cast<Acc*>(lanes), n, totals, n);
     }
@@ -127,13 +124,6 @@ class WholeReduction {
 
   void accumulate(std::int64_t /*first*/, std::int64_t /*n*/, ReducePlan::Range elements, Acc* result) const {
     Acc total = reducer_.template identity<T>();
-    std::array<const T*, N> run;
-    for (std::size_t k = 0; k < N; ++k)
-      run[k] = sources_[k].template in_place<T>(spaces_[k], 0, elements.begin, elements.size);
-    if (std::find(run.begin(), run.end(), nullptr) == run.end()) {
-      *result = run_isa<detail::RowRun<T, R, N>>(reducer_, run, 0.0, elements.size, total);
-      return;
-    }
     std::array<TileBuffer<T>, N> buffers;
     for (std::int64_t done = 0; done < elements.size; done += kTile) {
       const std::int64_t n = std::min(kTile, elements.size - done);
@@ -168,11 +158,11 @@ void store_results(const ReducePlan& plan, const View& out, std::int64_t first, 
       });
 }
 
-/// out = reducer over `in` read as T; shapes and strides as ReducePlan says.
+/// out = reducer over `in` read as T; shapes and strides as ReducePlan says. `shifts`: see Reduction.
 template <class T, class R>
-void reduce(R reducer, const View& out, const View& in) {
+void reduce(R reducer, const View& out, const View& in, const double* shifts = nullptr) {
   const ReducePlan plan(out, in, R::template kAnyOrder<T> ? ReduceOrder::any : ReduceOrder::fixed);
-  const Reduction<T, R> engine(plan, in, reducer);
+  const Reduction<T, R> engine(plan, in, reducer, shifts);
   using Acc = typename R::template Acc<T>;
   run_reduction(plan, engine, [&](std::int64_t first, std::int64_t n, const Acc* acc) {
     Acc finished[kReduceUnit];
@@ -192,48 +182,18 @@ void map_reduce(R reducer, const View& out, const std::array<View, N>& in) {
                 });
 }
 
-/// Mean and squared deviations from it of a piece that one thread holds whole, one after the other, so that
-/// the second pass finds the input in the cache.
-template <class T, class R>
-class TwoPass {
- public:
-  using Acc = double;
-  TwoPass(const ReducePlan& plan, const View& in, R reducer)
-      : mean_(plan, in, {}), deviation_(plan, in, reducer), count_(plan.count) {}
-
-  [[nodiscard]] double combine(double a, double b) const { return a + b; }
-  void accumulate(std::int64_t first, std::int64_t n, ReducePlan::Range elements, double* results) const {
-    double means[kReduceUnit];
-    mean_.accumulate(first, n, elements, means);
-    for (std::int64_t i = 0; i < n; ++i) means[i] /= static_cast<double>(count_);
-    deviation_.accumulate(first, n, elements, results, means);
-  }
-
- private:
-  Reduction<T, Sum<>> mean_;
-  Reduction<T, R> deviation_;
-  std::int64_t count_;
-};
-
-/// out = variance of `in` read as T (float or double), or its root.
+/// out = variance of `in` read as T (float or double), or its root: means first, then squared deviations from
+/// them.
 template <class T>
 void variance(Deviation last, const View& out, const View& in) {
-  using R = SumOfSquaredDeviations;
-  const R reducer(last);
   const ReducePlan plan(out, in, ReduceOrder::fixed);
-  const auto store = [&](std::int64_t first, std::int64_t n, const double* acc) {
-    double finished[kReduceUnit];
-    for (std::int64_t i = 0; i < n; ++i) finished[i] = reducer.finish(acc[i], plan.count);
-    store_results(plan, out, first, n, finished);
-  };
-  if (plan.chunks == 1) return run_reduction(plan, TwoPass<T, R>(plan, in, reducer), store);
   const RowScratch<double> means(plan.outputs);
   run_reduction(plan, Reduction<T, Sum<>>(plan, in, {}),
                 [&](std::int64_t first, std::int64_t n, const double* sums) {
                   for (std::int64_t i = 0; i < n; ++i)
                     means.data()[first + i] = sums[i] / static_cast<double>(plan.count);
                 });
-  run_reduction(plan, Reduction<T, R>(plan, in, reducer, means.data()), store);
+  reduce<T>(SumOfSquaredDeviations(last), out, in, means.data());
 }
 
 }  // namespace mezzo::kernels::cpu

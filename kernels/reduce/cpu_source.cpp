@@ -71,23 +71,21 @@ void ReduceSource::gather_bits(const StridedSpace& space, std::int64_t origin, s
 void ReduceSource::each_block(const ReducePlan& plan, std::int64_t first, std::int64_t n,
                               ReducePlan::Range elements, DType type, const BlockTaker& take) const {
   const auto outputs = plan.kept_in.single_run(first, n);
-  plan.reduced.each_run(
-      elements.begin, elements.size,
-      [&](std::int64_t offset, std::int64_t stride, std::int64_t done, std::int64_t count) {
-        const std::int64_t row = elements.begin + done;
-        if (!outputs) return scattered(plan.kept_in, first, n, {offset, stride}, {row, count}, type, take);
-        const StridedSpace::Run across{offset + outputs->offset, outputs->stride};
-        if (across.stride != 1) return copied(across, n, stride, {row, count}, type, take);
-        if (dtype_ != type) return widened(across.offset, n, stride, {row, count}, type, take);
-        take.take(take.taker, {at(across.offset), stride, row, count, 0, n});
-      });
+  plan.reduced.each_run(elements.begin, elements.size,
+                        [&](std::int64_t offset, std::int64_t stride, std::int64_t done, std::int64_t count) {
+                          const std::int64_t row = elements.begin + done;
+                          if (!outputs || outputs->stride != 1)
+                            return copied(plan.kept_in, first, n, {offset, stride}, {row, count}, type, take);
+                          const std::int64_t start = offset + outputs->offset;
+                          if (dtype_ != type) return widened(start, n, stride, {row, count}, type, take);
+                          take.take(take.taker, {at(start), stride, row, count, 0, n});
+                        });
 }
 
-/// Outputs that do not lie at regular distances: copied along the memory, some of them and some rows at a
-/// time.
-void ReduceSource::scattered(const StridedSpace& kept, std::int64_t first, std::int64_t n,
-                             StridedSpace::Run down, ReducePlan::Range rows, DType type,
-                             const BlockTaker& take) const {
+/// Outputs that are not neighbours: copied along the memory, some of them and some rows at a time.
+void ReduceSource::copied(const StridedSpace& kept, std::int64_t first, std::int64_t n,
+                          StridedSpace::Run down, ReducePlan::Range rows, DType type,
+                          const BlockTaker& take) const {
   BlockBuffer buffer, stored;
   const bool same = dtype_ == type;
   const std::int64_t width = std::min(n, kNarrowBlock), pitch = width + kBlockGap,
@@ -139,41 +137,6 @@ void ReduceSource::widened(std::int64_t offset, std::int64_t n, std::int64_t str
     }
     take.take(take.taker, {buffer.bytes, n, rows.begin + r, high, 0, n});
   }
-}
-
-/// Outputs with gaps between them: copied along the memory.
-void ReduceSource::copied(StridedSpace::Run across, std::int64_t n, std::int64_t stride,
-                          ReducePlan::Range rows, DType type, const BlockTaker& take) const {
-  BlockBuffer buffer;
-  const bool narrow = std::abs(stride) < std::abs(across.stride);
-  const std::int64_t width = narrow ? std::min(n, kNarrowBlock) : n;
-  const std::int64_t pitch = width + kBlockGap, height = kBlockElements / pitch;
-  for (std::int64_t r = 0; r < rows.size; r += height) {
-    const std::int64_t high = std::min(height, rows.size - r);
-    for (std::int64_t c = 0; c < n; c += width) {
-      const std::int64_t wide = std::min(width, n - c);
-      copy(across.offset + r * stride + c * across.stride, stride, across.stride, high, wide, type,
-           buffer.bytes, pitch);
-      take.take(take.taker, {buffer.bytes, pitch, rows.begin + r, high, c, wide});
-    }
-  }
-}
-
-/// A block from `offset` on as `type`, row r `r * pitch` elements behind `buffer`.
-void ReduceSource::copy(std::int64_t offset, std::int64_t row_stride, std::int64_t column_stride,
-                        std::int64_t rows, std::int64_t columns, DType type, std::byte* buffer,
-                        std::int64_t pitch) const {
-  const auto as_stored = [&](std::byte* dst) {
-    const Shape shape{rows, columns};
-    copy_bits({dst, dtype_, shape, {pitch, 1}},
-              {const_cast<std::byte*>(at(offset)), dtype_, shape, {row_stride, column_stride}});
-  };
-  if (dtype_ == type) return as_stored(buffer);
-  BlockBuffer stored;
-  as_stored(stored.bytes);
-  for (std::int64_t r = 0; r < rows; ++r)
-    convert(stored.bytes + r * pitch * size_of(dtype_), dtype_, buffer + r * pitch * size_of(type), type,
-            columns);
 }
 
 }  // namespace mezzo::kernels::cpu::detail

@@ -40,13 +40,6 @@ class ReduceSource {
     const auto run = space.single_run(begin, n);
     return run && run->stride == 1 ? at(origin + run->offset) : nullptr;
   }
-  /// packed() for elements stored as T; nullptr for other dtypes.
-  template <class T>
-  [[nodiscard]] const T* in_place(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
-                                  std::int64_t n) const {
-    if (dtype_ != dtype_of<T>) return nullptr;
-    return reinterpret_cast<const T*>(packed(space, origin, begin, n));
-  }
   /// Positions [begin, begin + n) of `space`, which starts `origin` elements from the start, as `to`: the
   /// array itself when they lie in it so, else `buffer`.
   const void* read(const StridedSpace& space, std::int64_t origin, std::int64_t begin, std::int64_t n,
@@ -78,14 +71,10 @@ class ReduceSource {
   void each_block(const ReducePlan& plan, std::int64_t first, std::int64_t n, ReducePlan::Range elements,
                   DType type, const BlockTaker& take) const;
   [[nodiscard]] const std::byte* at(std::int64_t offset) const { return base_ + offset * size_of(dtype_); }
-  void scattered(const StridedSpace& kept, std::int64_t first, std::int64_t n, StridedSpace::Run down,
-                 ReducePlan::Range rows, DType type, const BlockTaker& take) const;
+  void copied(const StridedSpace& kept, std::int64_t first, std::int64_t n, StridedSpace::Run down,
+              ReducePlan::Range rows, DType type, const BlockTaker& take) const;
   void widened(std::int64_t offset, std::int64_t n, std::int64_t stride, ReducePlan::Range rows, DType type,
                const BlockTaker& take) const;
-  void copied(StridedSpace::Run across, std::int64_t n, std::int64_t stride, ReducePlan::Range rows,
-              DType type, const BlockTaker& take) const;
-  void copy(std::int64_t offset, std::int64_t row_stride, std::int64_t column_stride, std::int64_t rows,
-            std::int64_t columns, DType type, std::byte* buffer, std::int64_t pitch) const;
 
   const std::byte* base_;
   DType dtype_;

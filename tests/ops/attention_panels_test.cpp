@@ -1,5 +1,5 @@
 // scaled_dot_product_attention where it goes by panels of 32 rows (kernels/attention/cpu_panels.h): against
-// the plain composition in f64 around the edges of panels, halves, strips and tiles, on every instruction set
+// the plain composition in f64 around the edges of panels, strips and tiles, on every instruction set
 // and in both ways of bf16 products; special values, and the same bits on every number of threads.
 #include <gtest/gtest.h>
 

@@ -31,7 +31,7 @@ inline constexpr std::array<std::string_view, 16> kCopies{
 }
 
 /// A CUDA device rounds the weights of attention to 16 bits, as its matrix units take no others
-/// (kernels/attention/cuda_mma_tiles.h). They sum to 1. Its gradients are sums of products of more such
+/// (kernels/attention/cuda_flash_tiles.h). They sum to 1. Its gradients are sums of products of more such
 /// numbers, and are allowed what gradients are.
 inline constexpr std::string_view kRoundsWeights = "scaled_dot_product_attention",
                                   kRoundsFactors = "scaled_dot_product_attention_backward";
