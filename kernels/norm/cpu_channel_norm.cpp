@@ -19,17 +19,18 @@ namespace {
 
 using namespace detail;
 
-/// The function that normalizes a row of runs, the row `index` of all. Whether its runs are taken as one
-/// depends on the layout only, and so do the bits.
+/// The function that normalizes a row of runs, the row `index` of all, whose results go to `target`. Whether
+/// its runs are taken as one depends on the layout only, and so do the bits.
 template <class T>
 [[nodiscard]] MEZZO_ALWAYS_INLINE scalar::NormalizedFn<T> channel_normalized(RunRow<T> x,
                                                                              const ChannelLayout& layout,
                                                                              const ChannelArrays<T>& arrays,
-                                                                             std::int64_t index, double eps) {
+                                                                             std::int64_t index, double eps,
+                                                                             const T* target) {
   if (arrays.given) return arrays.known(index, eps);
   const RunRow<T> whole{x.data, 1, layout.count(), layout.count()};
   const scalar::Moments<T> moments =
-      row_moments<T>(layout.run_step == layout.length ? whole : x, x.next, nullptr);
+      row_moments<T>(layout.run_step == layout.length ? whole : x, x.next, target);
   arrays.keep(index, moments);
   return moments.normalized(eps);
 }
@@ -52,7 +53,8 @@ struct ScaledGradientFn {
 template <class T>
 struct ResultRow {
   T* data;
-  std::int64_t distance;  ///< from a run to the next
+  std::int64_t distance;      ///< from a run to the next
+  const T* target = nullptr;  ///< where they are to be in the end, to be prefetched; nullptr: not known
 };
 
 template <class T>
@@ -60,7 +62,7 @@ struct ChannelNormRow {
   /// Row `index` of all. `layout`: of the parameters in a row.
   static void run(ResultRow<T> out, RunRow<T> x, ChannelLayout layout, ChannelArrays<T> arrays, double eps,
                   std::int64_t index) {
-    const scalar::NormalizedFn<T> normalized = channel_normalized(x, layout, arrays, index, eps);
+    const scalar::NormalizedFn<T> normalized = channel_normalized(x, layout, arrays, index, eps, out.target);
     for (std::int64_t k = 0; k < layout.runs; ++k) {
       const std::int64_t channel = layout.channel(index, k);
       const ScaledFn<T> scaled{normalized, arrays.weight_of(channel), arrays.bias_of(channel)};
@@ -73,7 +75,7 @@ template <class T>
 struct ChannelNormBackwardRow {
   static void run(ResultRow<T> out, RunRow<T> grad, RunRow<T> x, ChannelLayout layout,
                   ChannelArrays<T> arrays, ChannelSums<T> sums, double eps, std::int64_t index) {
-    const scalar::NormalizedFn<T> normalized = channel_normalized(x, layout, arrays, index, eps);
+    const scalar::NormalizedFn<T> normalized = channel_normalized(x, layout, arrays, index, eps, out.target);
     const std::array<double, 2> weighted = add_up(grad, x, layout, arrays, normalized, sums, index);
     if (out.data == nullptr) return;
     scalar::NormGradientFn<T> gradient{normalized, 0, 0};
@@ -156,8 +158,9 @@ class ChannelRows {
   [[nodiscard]] std::int64_t scratch() const { return in_place() ? 0 : layout_.count(); }
   /// A row where it is, or in `buffer`, which has the array's values after `read`.
   [[nodiscard]] ResultRow<T> row(std::int64_t row, T* buffer) const {
-    if (in_place()) return {data_ + row * layout_.row_step, layout_.run_step};
-    return {buffer, layout_.length};
+    const auto* const memory = reinterpret_cast<const T*>(runs_.packed(row * layout_.runs, layout_.runs));
+    if (in_place()) return {data_ + row * layout_.row_step, layout_.run_step, memory};
+    return {buffer, layout_.length, memory};
   }
   [[nodiscard]] RunRow<T> read(std::int64_t row, const ChannelLayout& seen, T* buffer) const {
     // Where runs of T are not used in place, there are several runs and rows, and RowOperand copies them.
