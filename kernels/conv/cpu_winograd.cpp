@@ -30,7 +30,7 @@ namespace {
 /// outputs take of a cache, and a bound of the error.
 constexpr std::int64_t kDepth = 64;
 /// Tiles of a block: fewer would read the weights more often than they are worth.
-constexpr std::int64_t kBlockTiles = 64;
+constexpr std::int64_t kBlockTiles = 32;
 /// Of a weight's gradient, numbers of the inputs and gradients of a block.
 constexpr std::int64_t kGradientBlock = 1 << 21;
 
