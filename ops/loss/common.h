@@ -127,7 +127,7 @@ template <class A>
 /// The gradient of x through `loss`, a composition that gives the loss, in plain ops.
 template <class F>
 [[nodiscard]] Tensor composed_loss_gradient(const Tensor& grad, const Tensor& x, F loss) {
-  return composed_gradients({x}, std::array{true}, {grad},
+  return composed_gradients({x}, std::array<bool, 1>{true}, {grad},
                             [&](const Tensors& own) -> Outputs { return loss(own[0]); })[0];
 }
 

@@ -189,8 +189,8 @@ Outputs grid_sample_backward_reference(const ForwardArgs<GridSampleBackwardAttrs
   const auto sampled = [&](const Tensors& own) -> Outputs {
     return composed_grid_sample(own[0], own[1], attrs);
   };
-  Outputs outputs =
-      composed_gradients(inputs, std::array{attrs.input, attrs.grid}, {input_as(args, 0, compute)}, sampled);
+  Outputs outputs = composed_gradients(inputs, std::array<bool, 2>{attrs.input, attrs.grid},
+                                       {input_as(args, 0, compute)}, sampled);
   if (attrs.input) outputs[0] = to(outputs[0], attrs.input_dtype.value_or(common));
   // The nearest place has no slope.
   if (attrs.grid && !outputs.back().defined()) outputs.back() = zeros_like(inputs[1]);
