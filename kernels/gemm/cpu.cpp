@@ -169,7 +169,8 @@ void run(const GemmArgs& args, GemmTileFunction<In, Acc> engine, const EngineNee
 void run_f32(const GemmArgs& args) {
   if (goes_to_loops(args)) return run(args, gemm_loops<float>, {.b_by_rows = true});
   const auto in_bf16 = [](DType dtype) { return dtype == DType::bf16 || is_float8(dtype); };
-  if (in_bf16(args.a_dtype) && in_bf16(args.b_dtype) && use_native_bf16()) return run(args, native_bf16_product());
+  if (in_bf16(args.a_dtype) && in_bf16(args.b_dtype) && use_native_bf16())
+    return run(args, native_bf16_product());
 #ifdef MEZZO_HAVE_ONEDNN
   if (gemm_engine() == GemmEngine::onednn)
     return run(args, gemm_onednn_f32, {.spaced_lines = onednn_needs_spaced_lines()});
