@@ -132,11 +132,11 @@ std::vector<Sample<LossAttrs>> bce_samples() {
           {{x, target, op_samples::real({3, 5}, 0.5, 2)}, {Reduction::sum}},
           {{x, target, op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
-Shape result_shape(const Sample<LossAttrs>& call) {
+Shape binary_loss_shape(const Sample<LossAttrs>& call) {
   return call.attrs.reduction == Reduction::none ? call.inputs[0].shape : Shape{};
 }
 std::vector<Sample<LossBackwardAttrs>> bce_backward_samples() {
-  return loss_gradient_samples(bce_samples(), result_shape);
+  return loss_gradient_samples(bce_samples(), binary_loss_shape);
 }
 constexpr Op<LossBackwardAttrs> bce_backward_op = gradient_op<LossBackwardAttrs>(
     kBackwardName, bce_backward_samples, bce_backward_forward, bce_backward_reference, tensor_set(3));
@@ -201,7 +201,7 @@ std::vector<Sample<LossAttrs>> logits_samples() {
           {{x, target, op_samples::absent(), op_samples::real({5}, 0.5, 2)}, {Reduction::none}}};
 }
 std::vector<Sample<LossBackwardAttrs>> logits_backward_samples() {
-  return loss_gradient_samples(logits_samples(), result_shape);
+  return loss_gradient_samples(logits_samples(), binary_loss_shape);
 }
 constexpr Op<LossBackwardAttrs> logits_backward_op =
     gradient_op<LossBackwardAttrs>(kLogitsBackwardName, logits_backward_samples, logits_backward_forward,
