@@ -82,7 +82,7 @@ struct ConvTransposeOptions {
 
 /// Whether the CPU may compute larger 3 x 3 convolutions of stride 1 and their gradients, in f32 or 16 bits,
 /// by Winograd's F(4 x 4, 3 x 3): 2 to 3 times as fast as direct convolution. On at first. Errors are those
-/// of f32 sums, but relative to the largest number in a result's neighbourhood of 6 x 6 inputs (in all
+/// of f32 sums, but relative to the largest number in the tile of 6 x 6 inputs that a result is of (in all
 /// inputs, for a weight's gradient; bound: kernels/conv/conv.h): beside a number 10,000 times as large as all
 /// others, results that it has no part in lose four digits. The bits of results change with it. f64 never
 /// goes this way.

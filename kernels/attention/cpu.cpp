@@ -195,16 +195,12 @@ void forward_queries(const Attention& a, const View& out, T* logsumexp, std::int
 
 /// The gradients of a head.
 template <class T>
-class BackwardRows {
+class BackwardRows : BackwardHeads {
  public:
   BackwardRows(const Attention& attention, const GradientViews& gradients, const View& grad, const View& out,
                const T* logsumexp, std::int64_t index)
-      : head_(attention, index),
-        grad_(grad, index),
-        out_(out, index),
-        dq_(gradients.q, index),
-        dk_(gradients.k, index),
-        dv_(gradients.v, index),
+      : BackwardHeads(gradients, grad, out, index),
+        head_(attention, index),
         logsumexp_(logsumexp + index * head_.queries()) {
     const std::int64_t size = head_.size(), value_size = head_.value_size(),
                        keys = std::min(kKeys, head_.keys());
@@ -266,7 +262,6 @@ class BackwardRows {
   }
 
   HeadTiles<T> head_;
-  Head grad_, out_, dq_, dk_, dv_;
   const T* logsumexp_;
   T *q_, *g_, *o_, *k_, *v_, *products_, *through_, *sums_of_k_, *sums_of_v_, *sums_of_q_;
   RowBuffers<T> buffers_;

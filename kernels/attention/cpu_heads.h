@@ -78,6 +78,21 @@ struct Head {
   }
 };
 
+/// Gradients to write; views without data are not wanted.
+struct GradientViews {
+  const View &q, &k, &v;
+};
+/// A head's gradients, the gradient of its result, and the result.
+struct BackwardHeads {
+  BackwardHeads(const GradientViews& gradients, const View& grad, const View& out, std::int64_t head)
+      : grad_(grad, head),
+        out_(out, head),
+        dq_(gradients.q, head),
+        dk_(gradients.k, head),
+        dv_(gradients.v, head) {}
+  Head grad_, out_, dq_, dk_, dv_;
+};
+
 template <class T>
 void zero_rows(TileRows<T> rows, std::int64_t count, std::int64_t cols) {
   for (std::int64_t r = 0; r < count; ++r) std::fill_n(rows.data + r * rows.ld, cols, T(0));
@@ -118,8 +133,6 @@ inline std::int64_t grain_of(std::int64_t weights, std::int64_t size) {
   const double task = static_cast<double>(weights) * static_cast<double>(size + 32);
   return task >= kMinTask ? 1 : static_cast<std::int64_t>(kMinTask / std::max(task, 1.0));
 }
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// A piece of a thread's memory, and the pointer that is to point to it.
 template <class T>

@@ -28,16 +28,12 @@ bool adds_in_place(const Head& head) {
   return head.data != nullptr && head.cols == whole_vectors(head.cols) && head.direct<float>();
 }
 
-class BackwardPanels {
+class BackwardPanels : BackwardHeads {
  public:
   BackwardPanels(const Attention& attention, const GradientViews& gradients, const View& grad,
                  const View& out, const float* logsumexp, std::int64_t head)
-      : tiles_(attention, head),
-        grad_(grad, head),
-        out_(out, head),
-        dq_(gradients.q, head),
-        dk_(gradients.k, head),
-        dv_(gradients.v, head),
+      : BackwardHeads(gradients, grad, out, head),
+        tiles_(attention, head),
         logsumexp_(logsumexp + head * tiles_.queries()),
         cols_(whole_vectors(tiles_.size())),
         value_cols_(whole_vectors(tiles_.value_size())),
@@ -273,7 +269,6 @@ class BackwardPanels {
   }
 
   HeadTiles<float> tiles_;
-  Head grad_, out_, dq_, dk_, dv_;
   const float* logsumexp_;
   std::int64_t cols_, value_cols_;
   bool pairs_;  ///< q k^T and grad v^T are taken of bf16 as it is

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "mezzo/kernels/attention/attention.h"
+#include "mezzo/kernels/attention/cpu_heads.h"
 
 namespace mezzo::kernels::cpu {
 
@@ -14,11 +14,6 @@ namespace mezzo::kernels::cpu {
 /// instruction set, nor calls of a few queries, which would waste a panel of 32.
 [[nodiscard]] bool goes_by_panels(const Attention& attention);
 void attention_by_panels(const Attention& attention, const View& out, float* logsumexp);
-
-/// Gradients to write; views without data are not wanted.
-struct GradientViews {
-  const View &q, &k, &v;
-};
 void attention_backward_by_panels(const Attention& attention, const GradientViews& gradients,
                                   const View& grad, const View& out, const float* logsumexp);
 

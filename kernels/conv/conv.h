@@ -18,9 +18,9 @@
 // number of threads.
 //
 // On the CPU larger 3 x 3 convolutions of stride 1 go by Winograd's F(4 x 4, 3 x 3) while allow_winograd()
-// holds (cpu_winograd.h). Then |error| <= 16 * 2^-24 * the sum of the terms' sizes, where each number counts
-// as much as the largest in the tile that it is read with: 6 x 6 inputs (or y's, for x), 3 x 3 weights, and
-// for a weight's gradient 4 x 4 of y.
+// holds (cpu_winograd.h). Then |error| <= 16 * 2^-24 * the sum of the terms' sizes, where each number of x
+// and y counts as much as the largest within five places of it along both dims, and each weight as the
+// largest of its 3 x 3.
 #pragma once
 
 #include <atomic>

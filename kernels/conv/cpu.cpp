@@ -46,8 +46,6 @@ constexpr double kBlockBytes = 1 << 20, kGradientBlockFactor = 8, kMaxBlockBytes
 /// Channels of a part of a single group are a multiple of this: a vector of f32.
 constexpr std::int64_t kChannelUnit = 16;
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 /// The channels, or groups, that parts divide between them.
 std::int64_t divided_channels(ConvMap map, const ConvShape& shape) {
   if (shape.groups > 1) return shape.groups;
@@ -228,7 +226,6 @@ class Convolution {
   /// The weights of all parts of the channels, for one of the two engines.
   void pack(std::size_t i, const T* weight, T* packed) const {
     if (packed == nullptr) return;
-    if (cut_.channel_parts == 1) return engines_[i]->pack(weight, weight_stride(), packed);
     parallel_for(cut_.channel_parts, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t part = begin; part < end; ++part)
         engines_[i]->pack(weight + weight_offset(part), weight_stride(), packed + part * packed_stride(i));

@@ -10,18 +10,16 @@
 #include "mezzo/core/host_device.h"
 #include "mezzo/kernels/conv/cpu_part.h"
 #include "mezzo/kernels/conv/winograd_math.h"
+#include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/rows.h"
 #include "mezzo/kernels/cpu/transpose.h"
 
 namespace mezzo::kernels::cpu::winograd {
 
-/// Numbers of a tile after its transform, each in a plane of its own, and before.
-inline constexpr int kPlanes = kInputs * kInputs, kOutputPlaces = kOutputs * kOutputs,
-                     kWeights = kKernel * kKernel;
+/// Numbers of a tile after its transform, each in a plane of its own, and of a kernel.
+inline constexpr int kPlanes = kInputs * kInputs, kWeights = kKernel * kKernel;
 /// Between planes, so that they do not share the sets of a cache.
 inline constexpr std::int64_t kGap = 16;
-
-[[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// Rows become columns.
 inline void turn(const float* from, std::int64_t from_pitch, float* to, std::int64_t to_pitch,
@@ -90,56 +88,52 @@ struct WeightsToPlanes {
   }
 };
 
-/// A sum of results that is finite only if all of them are.
-struct SumOfAll {
-  Lanes& sum;
-  MEZZO_ALWAYS_INLINE void add(const Lanes& value) const { sum += value; }
-  MEZZO_ALWAYS_INLINE static float folded(const Lanes& sum) {
-    float total = 0;
-    for (std::int64_t i = 0; i < kLanes; ++i) total += sum[i];
-    return total;
-  }
-};
+[[nodiscard]] MEZZO_ALWAYS_INLINE float sum_of(const Lanes& lanes) {
+  float total = 0;
+  for (std::int64_t i = 0; i < kLanes; ++i) total += lanes[i];
+  return total;
+}
 
-/// From planes to the outputs of a tile, with a bias; nullptr: none. Returns a SumOfAll.
+/// From planes to the outputs of a tile, with a bias; nullptr: none. Returns the sum of all, which is finite
+/// only if they are.
 struct PlanesToTile {
-  struct OutputPlaces {
+  struct Outputs {
     float* const* data;
     std::int64_t channel;
     const Lanes& bias;
-    SumOfAll all;
-    MEZZO_ALWAYS_INLINE void store(Lanes value, int i) const {
-      value += bias;
-      all.add(value);
-      __builtin_memcpy(data[i] + channel, &value, sizeof value);
+    Lanes& all;
+    MEZZO_ALWAYS_INLINE void store(const Lanes& value, int i) const {
+      const Lanes output = value + bias;
+      all += output;
+      __builtin_memcpy(data[i] + channel, &output, sizeof output);
     }
   };
   static float run(float* planes, std::int64_t plane, float* const* places, const float* bias,
                    std::int64_t channels) {
-    Lanes sum{}, added{};
+    Lanes all{}, added{};
     for (std::int64_t c = 0; c < channels; c += kLanes) {
       if (bias != nullptr) __builtin_memcpy(&added, bias + c, sizeof added);
-      transform<Output>(Planes{planes + c, plane}, OutputPlaces{places, c, added, {sum}});
+      transform<Output>(Planes{planes + c, plane}, Outputs{places, c, added, all});
     }
-    return SumOfAll::folded(sum);
+    return sum_of(all);
   }
 };
 
-/// From planes to nine rows of gradients of weights. Returns a SumOfAll.
+/// From planes to nine rows of gradients of weights. Returns their sum, as PlanesToTile.
 struct PlanesToWeights {
   struct Rows {
     Planes rows;
-    SumOfAll all;
+    Lanes& all;
     MEZZO_ALWAYS_INLINE void store(const Lanes& value, int i) const {
-      all.add(value);
+      all += value;
       rows.store(value, i);
     }
   };
   static float run(float* planes, std::int64_t plane, float* weights, std::int64_t channels) {
-    Lanes sum{};
+    Lanes all{};
     for (std::int64_t c = 0; c < channels; c += kLanes)
-      transform<WeightGradient>(Planes{planes + c, plane}, Rows{{weights + c, channels}, {sum}});
-    return SumOfAll::folded(sum);
+      transform<WeightGradient>(Planes{planes + c, plane}, Rows{{weights + c, channels}, all});
+    return sum_of(all);
   }
 };
 
@@ -161,12 +155,14 @@ class TileImages {
   }
 
   void load() const {
-    for (std::int64_t n = 0; n < batch_ && !is_in_place(); ++n)
+    if (is_in_place()) return;
+    for (std::int64_t n = 0; n < batch_; ++n)
       turn(outer_.data + n * outer_.batch_stride, outer_.channel_stride, image(n), channels_, channels_,
            places());
   }
   void store() const {
-    for (std::int64_t n = 0; n < batch_ && !is_in_place(); ++n)
+    if (is_in_place()) return;
+    for (std::int64_t n = 0; n < batch_; ++n)
       turn(image(n), channels_, outer_.data + n * outer_.batch_stride, outer_.channel_stride, places(),
            channels_);
   }

@@ -11,6 +11,9 @@
 
 namespace mezzo::kernels::cpu {
 
+/// How many parts of b elements a has, of which the last may be smaller.
+[[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 /// True on a thread that is running a chunk of a parallel_for: there parallel_for works on that one thread.
 using mezzo::detail::in_parallel;
 

@@ -12,6 +12,7 @@
 
 #include "mezzo/core/memory/per_thread.h"
 #include "mezzo/kernels/cpu/multiversion.h"
+#include "mezzo/kernels/cpu/parallel.h"
 #include "mezzo/kernels/cpu/scratch.h"
 #include "mezzo/kernels/cpu/vectors_16bit.h"
 
@@ -23,8 +24,6 @@ constexpr std::int64_t kLines = 8;
 /// Places of k that an instruction takes, and those that are packed at a time.
 constexpr std::int64_t kStep = 4, kDepth = 512;
 constexpr std::int64_t kPairs = kLines / 2;
-
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// A or B from some place of k on, as lines along k.
 struct Lines {

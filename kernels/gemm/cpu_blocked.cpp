@@ -35,7 +35,6 @@ constexpr std::int64_t kPackGrain = 1 << 15;
 /// Lines of a tile from this length on are packed as fast as whole lines.
 constexpr std::int64_t kLongLine = 256;
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 constexpr std::int64_t round_up(std::int64_t a, std::int64_t unit) { return ceil_div(a, unit) * unit; }
 /// The tile size that covers `size` with as many tiles as `tile` does, evenly.
 constexpr std::int64_t even(std::int64_t size, std::int64_t tile, std::int64_t unit) {

@@ -252,6 +252,7 @@ TEST(Conv, SixteenBitsAreTheF32ResultRoundedOnce) {
   }
 }
 
+/// What is not finite reaches the windows that see it, and no place beside them.
 TEST(Conv, NonFiniteValuesStayInTheirWindows) {
   const double inf = std::numeric_limits<double>::infinity();
   for (const GemmEngine engine : engines()) {
