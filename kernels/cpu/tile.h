@@ -65,6 +65,13 @@ class TileOperand {
   /// Stores n values of type `from` at `begin`, converted to the array's dtype.
   void write(std::int64_t begin, std::int64_t n, DType from, const void* values) const;
 
+  /// Asks for the memory of [begin, begin + n), while what comes before it is worked on.
+  void prefetch(std::int64_t begin, std::int64_t n) const {
+    if (!linear_) return;
+    const std::byte* const end = at(begin + n);
+    for (const std::byte* line = at(begin); line < end; line += 64) __builtin_prefetch(line, 1);
+  }
+
   /// Whether tiles of that type are used where they lie.
   [[nodiscard]] bool in_place(DType type) const { return linear_ && dtype_ == type; }
 

@@ -114,7 +114,7 @@ struct Piece {
   Buffers& buffers;
   Operands operands{update};
 
-  void tile(std::int64_t at, std::int64_t n) {
+  void tile(std::int64_t at, std::int64_t n, std::int64_t next) {
     TileArrays arrays{};
     for (std::size_t s = 0; s < loop.states; ++s) {
       arrays.in[s] = update.scales[s] != nullptr
@@ -127,6 +127,11 @@ struct Piece {
     arrays.p_out = operands.value.target(at, loop.type, buffers.value.values);  // a buffer for 16 bits
     if (write_gradient) arrays.unscaled = operands.gradient.target(at, loop.type, buffers.gradient.values);
     loop.tile(functor, arrays, n, unscale);
+    if (update.scales[0] != nullptr && next > 0) {
+      operands.value.prefetch(at + n, next);
+      operands.gradient.prefetch(at + n, next);
+      for (std::size_t s = 0; s < loop.states; ++s) operands.state[s].prefetch(at + n, next);
+    }
     for (std::size_t s = 0; s < loop.states; ++s) {
       if (update.scales[s] != nullptr)
         write_moments(s, at, n);
@@ -216,7 +221,8 @@ void run_updates(std::span<const ParameterUpdate> updates, const std::array<Upda
                   unscale,
                   unscales && control.write_unscaled,
                   buffers};
-      for (std::int64_t at = begin; at < end; at += kTile) piece.tile(at, std::min(kTile, end - at));
+      for (std::int64_t at = begin; at < end; at += kTile)
+        piece.tile(at, std::min(kTile, end - at), std::min(kTile, end - at - kTile));
     });
   });
   // Behind the loop: all pieces of a parameter see the same count.

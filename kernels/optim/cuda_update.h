@@ -223,7 +223,8 @@ class MomentTables {
   }
   [[nodiscard]] __device__ std::uint8_t code_of(bool has_sign, float x) const {
     const unsigned first = has_sign ? 0 : 256;
-    return Moments8::code_of([&](int code) { return borders_.get(first + static_cast<unsigned>(code)); }, x);
+    return Moments8::code_of(
+        has_sign, [&](int code) { return borders_.get(first + static_cast<unsigned>(code)); }, x);
   }
 
  private:

@@ -46,9 +46,11 @@ struct Moments8 {
     const auto bits = mezzo::detail::bit_cast<std::int32_t>(rounded);  // the next number towards infinity
     return mezzo::detail::bit_cast<float>(bits + (rounded > 0 ? 1 : -1));
   }
-  /// The code of x, in [-1, 1]; `border(code)` for codes above 0.
+  /// The code of x, in [-1, 1], or of 0 for a NaN; `border(code)` for codes above 0.
   template <class Border>
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static std::uint8_t code_of(const Border& border, float x) {
+  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static std::uint8_t code_of(bool has_sign, const Border& border,
+                                                                         float x) {
+    if (x != x) return zero(has_sign);
     int code = 0;
     for (int step = 128; step > 0; step /= 2) {
       if (x >= border(code + step)) code += step;

@@ -2,8 +2,11 @@
 // both ways.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "mezzo/core/memory/allocator.h"
+#include "mezzo/kernels/cpu/isa.h"
+#include "mezzo/kernels/optim/cpu_arrays.h"
 #include "mezzo/kernels/optim/moments_8bit.h"
 #include "mezzo/optim/adam.h"
 #include "mezzo/optim/detail/packed_state.h"
@@ -62,6 +65,53 @@ TEST(PackedMoments, AreTheNearestEntriesTimesTheLargestOfABlock) {
         ASSERT_LE(distance(code), distance(other)) << i;
     }
     for (std::size_t i = 512; i < 768; ++i) EXPECT_EQ(got[i], 0);
+  }
+}
+
+/// Numbers of [-1, 1]: all borders with their neighbours, entries, what is not finite, and random ones in
+/// every decade. In each block the first is 1, so that quotients are the numbers themselves.
+std::vector<float> numbers_for_codes(bool has_sign) {
+  std::vector<float> numbers{0, -0.0F, std::numeric_limits<float>::denorm_min(), 1e-30F};
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  numbers.insert(numbers.end(), {nan, -nan, 1, std::nextafter(1.0F, 0.0F)});
+  for (int code = 1; code < 256; ++code) {
+    const float border = kernels::Moments8::border(has_sign, code);
+    numbers.insert(numbers.end(), {border, std::nextafter(border, -1.0F), std::nextafter(border, 1.0F),
+                                   kernels::Moments8::entry(has_sign, code)});
+  }
+  for (const double x : values_of(7, 20000)) numbers.push_back(static_cast<float>(std::tanh(x)));
+  for (std::size_t i = 2000; i < numbers.size(); ++i)
+    numbers[i] *= static_cast<float>(std::pow(10.0, -0.5 * static_cast<double>(i % 16)));
+  for (float& number : numbers) number = has_sign ? number : std::abs(number);
+  for (std::size_t i = 0; i < numbers.size(); i += 256) numbers[i] = 1;
+  return numbers;
+}
+
+TEST(PackedMoments, TheCodesOfEveryInstructionSetAreThoseOfTheBorders) {
+  using kernels::cpu::Isa;
+  for (const Isa isa : {Isa::base, Isa::v3, Isa::v4}) {
+    if (isa > kernels::cpu::best_isa()) continue;
+    const kernels::cpu::IsaGuard guard(isa);
+    for (const bool has_sign : {false, true}) {
+      const std::vector<float> numbers = numbers_for_codes(has_sign);
+      const auto border = [&](int code) { return kernels::Moments8::border(has_sign, code); };
+      for (const float scale : {1.0F, 3.3F, 7e-9F, std::numeric_limits<float>::max()}) {
+        std::vector<float> values;
+        for (const float number : numbers) values.push_back(number * scale);
+        const std::vector<float> exact = values;
+        std::vector<std::uint8_t> codes(values.size());
+        std::vector<float> scales(values.size() / 256 + 1);
+        const auto n = static_cast<std::int64_t>(values.size());
+        kernels::cpu::write_moments(values.data(), has_sign, codes.data(), scales.data(), n);
+        kernels::cpu::read_moments(codes.data(), scales.data(), has_sign, values.data(), n);
+        for (std::size_t i = 0; i < codes.size(); ++i) {
+          ASSERT_EQ(scales[i / 256], scale);
+          const int code = kernels::Moments8::code_of(has_sign, border, exact[i] / scale);
+          ASSERT_EQ(codes[i], code) << exact[i] / scale;
+          ASSERT_EQ(values[i], kernels::Moments8::entry(has_sign, code) * scale) << code;
+        }
+      }
+    }
   }
 }
 
