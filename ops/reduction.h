@@ -4,9 +4,10 @@
 // the end; an empty list means all of them. `keepdim` keeps them with size 1. Throws: IndexError for a dim
 // that is not there or given twice. Inputs may have any strides and stay as they are. Floating sums are
 // accumulated in f64 whatever the input, and rounded once to the result's dtype: |error| <= u |result| + n
-// 2^-53 sum|x_i| with the dtype's rounding unit u. The order is fixed by the shape alone, so a result depends
-// neither on strides nor on threads nor on the instruction set. All are differentiable to any order but
-// argmax, argmin, any, all.
+// 2^-53 sum|x_i| with the dtype's rounding unit u. Memory is read as it lies, so the order follows from shape
+// and strides, and results of a tensor and of its contiguous copy may differ within that bound. They depend
+// neither on threads nor on the instruction set. All are differentiable to any order but argmax, argmin, any,
+// all.
 #pragma once
 
 #include <cstdint>

@@ -21,20 +21,22 @@ namespace {
 
 template <class To, class From>
 struct ConvertLoop {
+  static constexpr bool kOfF32 = kIsNarrowFloat<To>;
   static void run(const From* src, To* dst, std::int64_t n) {
     for (std::int64_t i = 0; i < n; ++i) dst[i] = cast<To>(src[i]);
   }
 };
 
 /// Pairs without f32, in which ops compute, have the baseline only: there are many, and few casts. Float8 is
-/// multiplied as bf16.
+/// multiplied as bf16, and sums in f64 end as 16 bits.
 template <class To, class From>
 void convert_pair(const void* src, void* dst, std::int64_t n) {
   using Loop = ConvertLoop<Stored<To>, Stored<From>>;
   const auto* const in = static_cast<const Stored<From>*>(src);
   auto* const out = static_cast<Stored<To>*>(dst);
   if constexpr (std::is_same_v<To, float> || std::is_same_v<From, float> ||
-                (kIsFloat8<From> && std::is_same_v<To, BFloat16>))
+                (kIsFloat8<From> && std::is_same_v<To, BFloat16>) ||
+                (std::is_same_v<From, double> && kIsNarrowFloat<To>))
     run_isa<Loop>(in, out, n);
   else
     Loop::run(in, out, n);

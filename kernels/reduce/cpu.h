@@ -12,8 +12,6 @@ namespace detail {
 /// Reducers that add up the elements themselves, read as f32: what direct_sum can do.
 template <class T, class R>
 inline constexpr bool kPlainSum = std::is_same_v<T, float>&& std::is_same_v<R, Sum<>>;
-/// Fewer elements are not worth being brought into order first where they cross the memory.
-inline constexpr std::int64_t kReduceCrossing = 4096;
 
 }  // namespace detail
 
@@ -28,13 +26,8 @@ class Reduction {
   [[nodiscard]] Acc combine(Acc a, Acc b) const { return reducer_.combine(a, b); }
 
   void accumulate(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* results) const {
-    if (plan_.columns) {
-      columns(first, n, elements, results);
-    } else if (plan_.across && n > 1 && !R::template kAnyOrder<T>) {
-      across(first, n, elements, results);
-    } else {
-      for (std::int64_t i = 0; i < n; ++i) results[i] = row(first + i, elements);
-    }
+    if (plan_.columns) return columns(first, n, elements, results);
+    for (std::int64_t i = 0; i < n; ++i) results[i] = row(first + i, elements);
   }
 
  private:
@@ -48,12 +41,16 @@ class Reduction {
     const std::int64_t origin = plan_.kept_in.offset(output);
     if (const std::byte* x = source_.packed(plan_.reduced, origin, elements.begin, elements.size))
       return packed_row(x, elements.size, shift);
-    if (plan_.reduced.crosses() && elements.size >= detail::kReduceCrossing) {
-      const RowScratch<std::byte> bits(elements.size * size_of(source_.dtype()));
-      source_.gather_bits(plan_.reduced, origin, elements.begin, elements.size, bits.data());
-      return packed_row(bits.data(), elements.size, shift);
-    }
     Acc total = reducer_.template identity<T>();
+    if (plan_.reduced.run() >= kTile && plan_.reduced.stride() == 1) {
+      plan_.reduced.each_run(
+          elements.begin, elements.size,
+          [&](std::int64_t /*offset*/, std::int64_t /*stride*/, std::int64_t done, std::int64_t n) {
+            const std::byte* const x = source_.packed(plan_.reduced, origin, elements.begin + done, n);
+            total = reducer_.combine(total, packed_row(x, n, shift));
+          });
+      return total;
+    }
     TileBuffer<T> buffer;
     for (std::int64_t done = 0; done < elements.size; done += kTile) {
       const std::int64_t n = std::min(kTile, elements.size - done);
@@ -88,22 +85,6 @@ class Reduction {
       run_isa<detail::ColumnTile<T, R>>(reducer_, block.data, block.pitch, block.rows,
                                         shifts(first + block.column), acc + block.column, block.columns);
     });
-  }
-
-  /// Rows whose elements alternate in memory, n <= kReduceAcross of them side by side: the lanes of `row` for
-  /// all at once, hence the same bits.
-  void across(std::int64_t first, std::int64_t n, ReducePlan::Range elements, Acc* totals) const {
-    Acc lanes[R::kLanes * kReduceAcross];
-    std::fill_n(totals, n, reducer_.template identity<T>());
-    for (std::int64_t done = 0; done < elements.size; done += kTile) {
-      const std::int64_t begin = elements.begin + done, size = std::min(kTile, elements.size - done);
-      std::fill_n(lanes, R::kLanes * n, reducer_.template identity<T>());
-      source_.template each_block<T>(plan_, first, n, {begin, size}, [&](const detail::Block<T>& block) {
-        run_isa<detail::LaneTile<T, R>>(reducer_, block.data, block.pitch, block.rows, block.row - begin,
-                                        shifts(first + block.column), lanes + block.column, n, block.columns);
-      });
-      run_isa<detail::FoldLanes<T, R>>(reducer_, static_cast<Acc*>(lanes), n, totals, n);
-    }
   }
 
   const ReducePlan& plan_;
@@ -161,7 +142,7 @@ void store_results(const ReducePlan& plan, const View& out, std::int64_t first, 
 /// out = reducer over `in` read as T; shapes and strides as ReducePlan says. `shifts`: see Reduction.
 template <class T, class R>
 void reduce(R reducer, const View& out, const View& in, const double* shifts = nullptr) {
-  const ReducePlan plan(out, in, R::template kAnyOrder<T> ? ReduceOrder::any : ReduceOrder::fixed);
+  const ReducePlan plan(out, in);
   const Reduction<T, R> engine(plan, in, reducer, shifts);
   using Acc = typename R::template Acc<T>;
   run_reduction(plan, engine, [&](std::int64_t first, std::int64_t n, const Acc* acc) {
@@ -186,7 +167,7 @@ void map_reduce(R reducer, const View& out, const std::array<View, N>& in) {
 /// them.
 template <class T>
 void variance(Deviation last, const View& out, const View& in) {
-  const ReducePlan plan(out, in, ReduceOrder::fixed);
+  const ReducePlan plan(out, in);
   const RowScratch<double> means(plan.outputs);
   run_reduction(plan, Reduction<T, Sum<>>(plan, in, {}),
                 [&](std::int64_t first, std::int64_t n, const double* sums) {

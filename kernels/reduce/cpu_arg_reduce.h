@@ -114,7 +114,8 @@ class ArgReduction {
 /// the strides of `indices`, or no data: then only positions are stored.
 template <class T, bool Least>
 void arg_reduce(const View& values, const View& indices, const View& in) {
-  const ReducePlan plan(indices, in, ReduceOrder::position);
+  constexpr bool kByPosition = true;
+  const ReducePlan plan(indices, in, kByPosition);
   run_reduction(plan, ArgReduction<T, Least>(plan, in),
                 [&](std::int64_t first, std::int64_t n, const ValueAt<T>* found) {
                   T value[kReduceUnit];

@@ -1,5 +1,5 @@
-// The sizes by which a reduction is cut into chunks and units of work, the choice between the orders by
-// rows and by columns, and the loop that runs pieces in parallel and combines chunks in order.
+// The sizes by which a reduction is cut into chunks and units of work, the choice between rows and columns,
+// and the loop that runs pieces in parallel and combines chunks in order.
 #include "mezzo/kernels/reduce/cpu_plan.h"
 
 #include <array>
@@ -42,8 +42,6 @@ StridedSpace::StridedSpace(Shape shape, const Dims& strides) {
   layout::collapse(shape, merged);
   shape_ = shape;
   strides_ = merged[0];
-  for (const std::int64_t stride : strides_)
-    crosses_ |= stride != 0 && std::abs(stride) < std::abs(strides_.back());
 }
 
 std::int64_t StridedSpace::offset(std::int64_t index) const {
@@ -55,24 +53,21 @@ std::int64_t StridedSpace::offset(std::int64_t index) const {
   return shape_.empty() ? 0 : result + index * strides_[0];
 }
 
-ReducePlan::ReducePlan(const View& out, const View& in, ReduceOrder order) {
+ReducePlan::ReducePlan(const View& out, const View& in, bool by_position) {
   Dims kept, gone;
-  bool last_kept = false;
   for (std::size_t d = 0; d < in.shape.size(); ++d) {
     if (in.shape[d] == 1) continue;
-    last_kept = out.strides[d] != 0;
-    (last_kept ? kept : gone).push_back(static_cast<std::int64_t>(d));
+    (out.strides[d] != 0 ? kept : gone).push_back(static_cast<std::int64_t>(d));
   }
-  kept = layout::along_memory(kept, in.strides);  // outputs may be enumerated in any order
-  if (order == ReduceOrder::any) gone = layout::along_memory(gone, in.strides);
+  kept = layout::along_memory(kept, in.strides);
+  if (!by_position) gone = layout::along_memory(gone, in.strides);
   reduced = StridedSpace(pick(in.shape, gone), pick(in.strides, gone));
   kept_in = StridedSpace(pick(in.shape, kept), pick(in.strides, kept));
   kept_out = StridedSpace(pick(in.shape, kept), pick(out.strides, kept));
   count = layout::numel(pick(in.shape, gone));
   outputs = layout::numel(pick(in.shape, kept));
-  across = outputs > 1 && std::abs(kept_in.stride()) < std::abs(reduced.stride());
-  const bool prefer_columns = order == ReduceOrder::fixed ? last_kept : across;
-  columns = outputs > 1 && (prefer_columns || count < kShortRow);
+  const bool across = std::abs(kept_in.stride()) < std::abs(reduced.stride());
+  columns = outputs > 1 && (across || count < kShortRow);
   cut();
 }
 
@@ -89,9 +84,9 @@ void ReducePlan::cut() {
   }
   chunks = divide_up(row, chunk);
   unit_run = std::max<std::int64_t>(outputs, 1);
-  if (columns || across) {
+  if (columns) {
     if (kept_in.run() >= kShortRun) unit_run = kept_in.run();
-    unit = std::min(unit_run, columns ? kReduceUnit : kReduceAcross);
+    unit = std::min(unit_run, kReduceUnit);
   } else {
     unit = std::clamp<std::int64_t>(kReduceGrain / row, 1, std::min(unit_run, kReduceUnit));
   }

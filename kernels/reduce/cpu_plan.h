@@ -1,7 +1,7 @@
 // How a reduction is cut up: which elements make up an output, in which order they are accumulated, and which
 // pieces may run on different threads. Apart from the loops because all reducers share it. Order and pieces
-// follow from the shape and the reduced dims alone, never from strides or threads: hence equal bits for a
-// tensor and its contiguous copy.
+// follow from shape, strides and the reduced dims alone, never from threads: memory is read in its own order,
+// so a transposed tensor gives the bits of the tensor, and its contiguous copy perhaps others.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,6 @@ class StridedSpace {
   /// Distance between neighbours of a run.
   [[nodiscard]] std::int64_t stride() const { return shape_.empty() ? 1 : strides_.back(); }
 
-  /// Whether neighbours in memory are not neighbours here, as in a transposed matrix.
-  [[nodiscard]] bool crosses() const { return crosses_; }
   /// Cuts positions [begin, begin + n) into boxes of whole dims but for one: f(position of the first element
   /// before it, its offset, shape, strides).
   template <class F>
@@ -60,7 +58,6 @@ class StridedSpace {
  private:
   Shape shape_;
   Dims strides_;
-  bool crosses_ = false;
 };
 
 template <class F>
@@ -86,26 +83,17 @@ void StridedSpace::each_box(std::int64_t begin, std::int64_t n, F f) const {
 inline constexpr std::int64_t kReduceGrain = 65536;
 /// Widest piece of outputs that is worked on at once.
 inline constexpr std::int64_t kReduceUnit = kTile;
-/// Rows that are worked on together when neighbours in memory belong to different rows.
-inline constexpr std::int64_t kReduceAcross = 64;
-
-/// Whether a result depends on the order or positions of its elements.
-enum class ReduceOrder {
-  fixed,     ///< on the order: it must follow from the shape alone
-  position,  ///< on positions, but on no order: the memory may choose the path
-  any,       ///< on nothing
-};
-
 /// The plan of one reduction of `count` elements each into `outputs` outputs. The elements of an output are
-/// in row-major order of the reduced dims, cut into chunks of `chunk` elements, whose results are combined in
-/// order. Within a chunk there are two orders. By rows (the last dim is reduced): tiles of kTile elements, in
-/// each R::kLanes accumulators take turns and are combined pairwise; then the tiles in order. By columns (the
-/// last dim is kept, or rows are very short): one element after the other, many outputs side by side. Where
-/// the order is free, memory decides between the two.
+/// in the order of their memory, or in row-major order of the reduced dims where their positions matter; they
+/// are cut into chunks of `chunk` elements, whose results are combined in order. Within a chunk there are two
+/// ways. By rows (neighbours in memory belong to one output): tiles of kTile elements, or of less at the end
+/// of a long run; in each R::kLanes accumulators take turns and are combined pairwise; then the tiles in
+/// order. By columns (they belong to different outputs, or rows are very short): one element after the other,
+/// many outputs side by side.
 struct ReducePlan {
   /// `out` has the shape of `in`, with stride 0 in the dims that are reduced and in no other of more than one
   /// element.
-  ReducePlan(const View& out, const View& in, ReduceOrder order);
+  ReducePlan(const View& out, const View& in, bool by_position = false);
   /// One output of `total` elements, by rows, for kernels that bring their own spaces.
   explicit ReducePlan(std::int64_t total);
 
@@ -113,7 +101,6 @@ struct ReducePlan {
   StridedSpace kept_in, kept_out;  ///< the outputs, in the strides of the input and of the output
   std::int64_t outputs = 1, count = 1;
   bool columns = false;
-  bool across = false;  ///< neighbours in memory belong to different outputs
   std::int64_t chunk = 1, chunks = 1;
   std::int64_t unit = 1;      ///< outputs in a unit of work: a piece of ...
   std::int64_t unit_run = 1;  ///< ... a run of this many outputs

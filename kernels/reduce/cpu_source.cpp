@@ -59,15 +59,6 @@ const void* ReduceSource::read(const StridedSpace& space, std::int64_t origin, s
   return in_place != nullptr ? in_place : buffer;
 }
 
-void ReduceSource::gather_bits(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
-                               std::int64_t n, std::byte* buffer) const {
-  space.each_box(begin, n,
-                 [&](std::int64_t done, std::int64_t offset, const Shape& box, const Dims& strides) {
-                   copy_bits({buffer + done * size_of(dtype_), dtype_, box, layout::contiguous_strides(box)},
-                             {const_cast<std::byte*>(at(origin + offset)), dtype_, box, strides});
-                 });
-}
-
 void ReduceSource::each_block(const ReducePlan& plan, std::int64_t first, std::int64_t n,
                               ReducePlan::Range elements, DType type, const BlockTaker& take) const {
   const auto outputs = plan.kept_in.single_run(first, n);

@@ -50,11 +50,6 @@ class ReduceSource {
     return static_cast<const T*>(read(space, origin, begin, n, dtype_of<T>, buffer));
   }
 
-  /// The bits of positions [begin, begin + n), one after the other, into `buffer`. As read(), but for many
-  /// elements of a space that crosses the memory: blocks of it are transposed.
-  void gather_bits(const StridedSpace& space, std::int64_t origin, std::int64_t begin, std::int64_t n,
-                   std::byte* buffer) const;
-
   /// Cuts the given elements of outputs [first, first + n) into blocks, in order of the elements for every
   /// output: take(const Block<T>&).
   template <class T, class Take>

@@ -104,45 +104,4 @@ struct ColumnTile {
   }
 };
 
-/// ColumnTile with R::kLanes accumulators per column, lane l at acc + l * pitch: rows go to the lanes in
-/// turn, from `lane` on.
-template <class T, class R>
-struct LaneTile {
-  using Acc = typename R::template Acc<T>;
-
-  static void run(R reducer, const T* x, std::int64_t stride, std::int64_t rows, std::int64_t lane,
-                  const double* shifts, Acc* acc, std::int64_t pitch, std::int64_t width) {
-    std::int64_t r = 0;
-    // Several rows of a lane at once: each lane still takes its rows in order.
-    for (; r + kReduceRows * R::kLanes <= rows; r += kReduceRows * R::kLanes) {
-      for (std::int64_t l = 0; l < R::kLanes; ++l)
-        ColumnTile<T, R>::run(reducer, x + (r + l) * stride, R::kLanes * stride, kReduceRows, shifts,
-                              acc + (lane + r + l) % R::kLanes * pitch, width);
-    }
-    for (; r < rows; ++r)
-      ColumnTile<T, R>::run(reducer, x + r * stride, stride, 1, shifts, acc + (lane + r) % R::kLanes * pitch,
-                            width);
-  }
-};
-
-/// totals[c] = combine(totals[c], the lanes of column c, pairwise as RowTile does).
-template <class T, class R>
-struct FoldLanes {
-  using Acc = typename R::template Acc<T>;
-  static constexpr bool kOfF32 = std::is_same_v<T, float>;
-
-  static void run(R reducer, Acc* acc, std::int64_t pitch, Acc* totals, std::int64_t width) {
-    for (int half = R::kLanes / 2; half > 0; half /= 2) {
-      for (int l = 0; l < half; ++l) add(reducer, acc + l * pitch, acc + (l + half) * pitch, width);
-    }
-    add(reducer, totals, acc, width);
-  }
-
- private:
-  [[gnu::always_inline]] static void add(R reducer, Acc* into, const Acc* from, std::int64_t width) {
-    MEZZO_INDEPENDENT_LOOP
-    for (std::int64_t c = 0; c < width; ++c) into[c] = reducer.combine(into[c], from[c]);
-  }
-};
-
 }  // namespace mezzo::kernels::cpu::detail

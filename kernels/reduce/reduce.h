@@ -21,7 +21,7 @@ namespace mezzo::kernels {
 
 /// out = reducer(in), computed in the compute type of `compute`, and rounded once to out's dtype. `out` is
 /// shown in the shape of `in`, with stride 0 in the dims that are reduced and in no other of size above 1.
-/// Floating sums are accumulated in f64, integers modulo 2^64.
+/// Floating sums are accumulated in f64, integers modulo 2^64, in an order that shape and strides fix.
 template <class R, bool kDeviceCode = MEZZO_DEVICE_CODE>
 void reduce(Device device, R reducer, const View& out, const View& in, DType compute) {
   dispatch_compute(compute, [&]<class T>(TypeTag<T>) {

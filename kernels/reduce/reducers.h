@@ -127,8 +127,6 @@ struct Sum {
   static constexpr bool kShifted = false;
   static constexpr int kLanes = 32;
   template <class T>
-  static constexpr bool kAnyOrder = std::is_integral_v<T>;
-  template <class T>
   MEZZO_HD Acc<T> identity() const {
     return 0;
   }
@@ -153,8 +151,6 @@ struct Product {
   using Acc = Wide<T>;
   static constexpr bool kShifted = false;
   static constexpr int kLanes = 32;
-  template <class T>
-  static constexpr bool kAnyOrder = std::is_integral_v<T>;
   template <class T>
   MEZZO_HD Acc<T> identity() const {
     return 1;
@@ -207,8 +203,6 @@ struct Extremum {
   using Acc = T;
   static constexpr bool kShifted = false;
   static constexpr int kLanes = 64;
-  template <class T>
-  static constexpr bool kAnyOrder = true;
   template <class T>
   MEZZO_HD T identity() const {
     using Limits = std::numeric_limits<T>;
