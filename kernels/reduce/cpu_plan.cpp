@@ -66,7 +66,8 @@ ReducePlan::ReducePlan(const View& out, const View& in, bool by_position) {
   kept_out = StridedSpace(pick(in.shape, kept), pick(out.strides, kept));
   count = layout::numel(pick(in.shape, gone));
   outputs = layout::numel(pick(in.shape, kept));
-  const bool across = std::abs(kept_in.stride()) < std::abs(reduced.stride());
+  // A stride of 0 repeats one element, which no row is made of.
+  const bool across = reduced.stride() == 0 || std::abs(kept_in.stride()) < std::abs(reduced.stride());
   columns = outputs > 1 && (across || count < kShortRow);
   cut();
 }

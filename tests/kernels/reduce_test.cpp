@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <utility>
@@ -263,6 +264,24 @@ TEST(Reduce, ATransposedArrayIsSummedAsItLies) {
     std::sort(got.begin(), got.end());  // outputs lie in different orders
     std::sort(want.begin(), want.end());
     EXPECT_EQ(got, want) << mask;
+  }
+}
+
+TEST(Reduce, ExpandedArraysAreSummed) {
+  const Shape shape{330, 70};
+  for (const std::size_t expanded : {std::size_t{0}, std::size_t{1}}) {
+    Array in = make(shape, DType::f32, random_values(layout::numel(shape), 8), Memory::contiguous);
+    in.view.strides = expanded == 0 ? Dims{0, 1} : Dims{1, 0};
+    const std::vector<double> values = values_of(in);
+    for (unsigned mask = 1; mask < 4; ++mask) {
+      const Problem problem{shape, mask};
+      SCOPED_TRACE(problem.name());
+      Array out = run(Sum<>{}, problem, in, DType::f64, DType::f32);
+      const std::vector<double> got = values_of(out);
+      const auto groups = problem.groups(values);
+      for (std::size_t o = 0; o < groups.size(); ++o)  // of f32 numbers, hence exact
+        ASSERT_EQ(got[o], std::accumulate(groups[o].begin(), groups[o].end(), 0.0));
+    }
   }
 }
 
