@@ -1,4 +1,4 @@
-// The header of a safetensors file: read twice, first to check the text and count what is in it, then into
+// The header of a safetensors file: read twice, first to check it and to count what is in it, then into
 // memory of just that size. So a hostile header takes no more than a few times its length. And what reader
 // and writer agree on: limits, the reserved key, and how many bytes a tensor has. Not for use outside of io.
 #pragma once
@@ -49,7 +49,6 @@ class HeaderInFile final : public JsonText {
   HeaderInFile(InputFile& file, std::size_t begin, std::size_t length);
   [[nodiscard]] std::string_view next_block() override;
   void rewind() override;
-  [[nodiscard]] std::size_t size() const override { return length_; }
 
  private:
   InputFile& file_;
