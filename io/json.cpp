@@ -11,8 +11,9 @@
 namespace mezzo::io {
 
 Value parse_json(std::string_view text, const JsonLimits& limits) {
-  detail::JsonTextInMemory source(text);
-  return detail::JsonScanner("parse_json", source, limits).read();
+  return detail::JsonScanner(
+             "parse_json", [text](std::size_t at) { return text.substr(at); }, limits)
+      .read();
 }
 
 Value read_json_file(const std::string& path, const JsonLimits& limits) {

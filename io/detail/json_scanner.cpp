@@ -35,8 +35,8 @@ bool is_too_large(std::string_view text) {
 
 }  // namespace
 
-JsonScanner::JsonScanner(std::string op, JsonText& text, const JsonLimits& limits)
-    : op_(std::move(op)), text_(text), limits_(limits) {}
+JsonScanner::JsonScanner(std::string op, JsonBlocks blocks, const JsonLimits& limits)
+    : op_(std::move(op)), blocks_(std::move(blocks)), limits_(limits) {}
 
 std::string JsonScanner::position() const {
   return "line " + std::to_string(line_) + ", column " + std::to_string(bytes_ - line_begin_) + " (byte " +
@@ -62,7 +62,7 @@ void JsonScanner::fail_at(int byte, std::string_view wanted) {
 
 void JsonScanner::refill() {
   if (text_ended_) return;
-  block_ = text_.next_block();
+  block_ = blocks_(bytes_);
   at_ = 0;
   text_ended_ = block_.empty();
 }

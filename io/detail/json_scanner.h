@@ -9,31 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/function.h"
 #include "mezzo/core/value.h"
 #include "mezzo/io/json_limits.h"
 
 namespace mezzo::io::detail {
 
-/// Text in blocks, of which one at a time is in memory.
-class JsonText {
- public:
-  virtual ~JsonText() = default;
-  /// The text that follows, valid until the next call; empty at the end.
-  [[nodiscard]] virtual std::string_view next_block() = 0;
-  /// To its begin, to read it again.
-  virtual void rewind() = 0;
-};
-
-/// Text that is in memory as a whole.
-class JsonTextInMemory final : public JsonText {
- public:
-  explicit JsonTextInMemory(std::string_view text) : text_(text), rest_(text) {}
-  [[nodiscard]] std::string_view next_block() override { return std::exchange(rest_, {}); }
-  void rewind() override { rest_ = text_; }
-
- private:
-  std::string_view text_, rest_;
-};
+/// Text in blocks, of which one at a time is in memory: gives what follows behind so many bytes, valid until
+/// the next call; nothing at the end.
+using JsonBlocks = mezzo::detail::Function<std::string_view(std::size_t at)>;
 
 /// A strict reader of RFC 8259: UTF-8, one value, nothing behind it. A byte order mark before it is passed
 /// over. A part of the text that is too long for its purpose is not refused here: it takes up to three times
@@ -41,7 +25,7 @@ class JsonTextInMemory final : public JsonText {
 /// exceeds the limits.
 class JsonScanner {
  public:
-  JsonScanner(std::string op, JsonText& text, const JsonLimits& limits);
+  JsonScanner(std::string op, JsonBlocks blocks, const JsonLimits& limits);
 
   /// All of the text as one value.
   Value read();
@@ -103,7 +87,7 @@ class JsonScanner {
   [[nodiscard]] Value number_value(bool is_integer) const;
 
   std::string op_;
-  JsonText& text_;
+  JsonBlocks blocks_;
   JsonLimits limits_;
   std::string_view block_;
   std::size_t at_ = 0;  ///< in block_

@@ -92,7 +92,7 @@ Place read_place(const std::string& op, const Entry& entry, const Value& field, 
 /// Reads the outer map one entry at a time, checks it, and hands out what is kept of it.
 class EntryReader {
  public:
-  EntryReader(const std::string& op, JsonText& text, std::size_t data_size)
+  EntryReader(const std::string& op, const JsonBlocks& text, std::size_t data_size)
       : op_(op), data_size_(data_size), scanner_("parse_json", text, kLimits) {}
 
   /// keep(entry, place) for each tensor; the strings of `__metadata__` go into `metadata`.
@@ -208,38 +208,20 @@ void refuse(const std::string& op, std::string_view expected, std::string_view g
   throw IoError(op, expected, got, "the file is damaged or was not written as safetensors");
 }
 
-HeaderInFile::HeaderInFile(InputFile& file, std::size_t begin, std::size_t length)
-    : file_(file), begin_(begin), length_(length), rest_(length) {}
-
-void HeaderInFile::rewind() {
-  rest_ = length_;
-  file_.seek(begin_);
-}
-
-std::string_view HeaderInFile::next_block() {
-  block_.resize(std::min(rest_, kBlockBytes));
-  file_.read(std::as_writable_bytes(std::span(block_)));
-  rest_ -= block_.size();
-  return block_;
-}
-
-ParsedHeader parse_header(const std::string& op, JsonText& text, std::size_t data_size) {
+ParsedHeader parse_header(const std::string& op, const JsonBlocks& text, std::size_t data_size) {
   ParsedHeader result;
-  text.rewind();
-  const std::string_view begin = text.next_block().substr(0, 1);
+  const std::string_view begin = text(0).substr(0, 1);
   if (begin != "{") {
     refuse(op, "a header that begins with '{'", begin.empty() ? "an empty header" : quote(begin));
   }
   try {
     std::size_t count = 0;
-    text.rewind();
     EntryReader(op, text, data_size).read(result.metadata, [&](Entry&& /*entry*/, Place /*place*/) {
       ++count;
     });
     result.metadata.clear();
     result.entries.reserve(count);
     result.places.reserve(count);
-    text.rewind();
     EntryReader(op, text, data_size).read(result.metadata, [&](Entry&& entry, Place place) {
       result.entries.push_back(std::move(entry));
       result.places.push_back(place);
@@ -281,8 +263,13 @@ FileHeader read_file_header(InputFile& file) {
   FileHeader result;
   result.data_begin = prefix.size() + length;
   result.data_size = static_cast<std::size_t>(file.size() - result.data_begin);
-  HeaderInFile text(file, prefix.size(), length);
-  result.header = parse_header(file.op(), text, result.data_size);
+  std::string block;
+  const auto blocks = [&, length, begin = prefix.size()](std::size_t at) -> std::string_view {
+    block.resize(std::min(length - at, kBlockBytes));
+    file.read_at(begin + at, std::as_writable_bytes(std::span(block)));
+    return block;
+  };
+  result.header = parse_header(file.op(), blocks, result.data_size);
   return result;
 }
 

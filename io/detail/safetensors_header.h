@@ -43,19 +43,6 @@ inline constexpr std::string_view kMetadataKey = "__metadata__";
 /// Throws IoError with the fix for files that are damaged.
 [[noreturn]] void refuse(const std::string& op, std::string_view expected, std::string_view got);
 
-class HeaderInFile final : public JsonText {
- public:
-  /// The `length` bytes of `file`, which outlives this, from byte `begin` on.
-  HeaderInFile(InputFile& file, std::size_t begin, std::size_t length);
-  [[nodiscard]] std::string_view next_block() override;
-  void rewind() override;
-
- private:
-  InputFile& file_;
-  std::size_t begin_, length_, rest_;
-  std::string block_;
-};
-
 /// Where a tensor's bytes are in the data.
 struct Place {
   std::size_t begin, end;
@@ -70,7 +57,7 @@ struct ParsedHeader {
 };
 
 /// Throws IoError, beginning with `op`, for what is no header of `data_size` bytes of data.
-[[nodiscard]] ParsedHeader parse_header(const std::string& op, JsonText& text, std::size_t data_size);
+[[nodiscard]] ParsedHeader parse_header(const std::string& op, const JsonBlocks& text, std::size_t data_size);
 
 /// The length of the header that the first 8 bytes of a file say. Throws IoError, beginning with `op`, where
 /// there are fewer, or it exceeds the file or the limit.
