@@ -146,7 +146,6 @@ class Region final : public RefCounted {
   void run_again();
   [[noreturn]] void refuse_missing(std::size_t slot, const std::string& got) const;
   [[nodiscard]] std::vector<Tensor> inputs() const;
-  void require_leaves() const;
 
   Function function_;
   std::vector<Input> inputs_;

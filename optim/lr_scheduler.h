@@ -59,8 +59,6 @@ class LRScheduler {
   [[nodiscard]] bool recording() const;
   /// Groups and nodes into device memory.
   void upload();
-  /// For a graph that is being captured: its kernels have the schedule's addresses.
-  void hold_memory() const;
   /// Counts and sets rates on the device unless the step was skipped.
   void advance(std::int64_t by, const StepOutcome& outcome) const;
   /// The rates of a step, checked. Throws: ValueError for what a user's function has made of them.
