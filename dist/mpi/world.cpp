@@ -88,19 +88,16 @@ void write_line(const std::string& text) {
 
 /// Waits for what comes in microseconds without giving up the processor for long, and then lets others have
 /// it: a step's reductions wait for backward, which has the same processors.
-class Pause {
- public:
-  void operator()(std::chrono::steady_clock::duration waited) const {
-    using std::chrono::microseconds;
-    if (waited < microseconds(200)) {
-      sched_yield();
-    } else if (waited < milliseconds(5)) {
-      std::this_thread::sleep_for(microseconds(20));
-    } else {
-      std::this_thread::sleep_for(waited < milliseconds(100) ? microseconds(50) : microseconds(400));
-    }
+void pause_after(std::chrono::steady_clock::duration waited) {
+  using std::chrono::microseconds;
+  if (waited < microseconds(200)) {
+    sched_yield();
+  } else if (waited < milliseconds(5)) {
+    std::this_thread::sleep_for(microseconds(20));
+  } else {
+    std::this_thread::sleep_for(waited < milliseconds(100) ? microseconds(50) : microseconds(400));
   }
-};
+}
 
 /// Some of many, for a line that is read.
 std::string shown(const std::vector<std::string>& items) {
@@ -178,7 +175,7 @@ void MpiWorld::wait(MezzoMpiRequest* request) {
       next_poll = now + milliseconds(1);
     }
     if (now > deadline) end_late();
-    Pause()(now - begin);
+    pause_after(now - begin);
   }
 }
 
