@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
@@ -72,12 +73,9 @@ bool TrainerCore::load_latest() {
     for (auto step = steps.rbegin(); step != steps.rend(); ++step)
       list += checkpoints_->path_of(*step) + "\n";
   }
-  list = parallel_.of_first(list);
+  std::istringstream paths(parallel_.of_first(list));
   std::string damage;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = list.find('\n', begin);
-    const std::string path = list.substr(begin, end - begin);
-    begin = end + 1;
+  for (std::string path; std::getline(paths, path);) {
     require_readable(parallel_, path, true);
     try {
       load_parts(path);
