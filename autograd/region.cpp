@@ -116,8 +116,6 @@ Region::Region(Function function, std::span<const Tensor> inputs)
   }
 }
 
-Region::~Region() = default;
-
 std::uint32_t Region::add_slot(const SavedName& name, const Tensor& saved) {
   slots_.push_back({.name = name,
                     .shape = saved.shape(),

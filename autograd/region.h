@@ -88,7 +88,6 @@ class Region final : public RefCounted {
   using Function = mezzo::detail::Function<void(std::span<const Tensor>)>;
   /// Inside of another region, the outer region gives the inputs again.
   Region(Function function, std::span<const Tensor> inputs);
-  ~Region() override;
 
   // --- while the function runs the first time
 
