@@ -7,9 +7,8 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <functional>
+#include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "mezzo/amp/detail/cast_log.h"
 #include "mezzo/amp/module_precision.h"
@@ -89,25 +88,14 @@ InputHookState derived_state(const InputHookState& before, const InputHookState&
 class CachedLeaves {
  public:
   ~CachedLeaves() { drop(); }
-  void add(const Tensor& leaf) {
-    // Some are here several times, until there are twice as many as when they were last sorted out.
-    if (leaves_.size() >= limit_) {
-      const auto before = [](const auto& a, const auto& b) { return std::less<>()(a.get(), b.get()); };
-      std::sort(leaves_.begin(), leaves_.end(), before);
-      leaves_.erase(std::unique(leaves_.begin(), leaves_.end()), leaves_.end());
-      limit_ = std::max(kFirstLimit, 2 * leaves_.size());
-    }
-    leaves_.push_back(leaf.ref());
-  }
+  void add(const Tensor& leaf) { leaves_.try_emplace(&leaf.impl(), leaf.ref()); }
   void drop() noexcept {
-    for (const Ref<TensorImpl>& leaf : leaves_) drop_half_copies(*leaf);
+    for (const auto& [impl, leaf] : leaves_) drop_half_copies(*leaf);
     leaves_.clear();
   }
 
  private:
-  static constexpr std::size_t kFirstLimit = 64;
-  std::vector<Ref<TensorImpl>> leaves_;
-  std::size_t limit_ = kFirstLimit;
+  std::unordered_map<const TensorImpl*, Ref<TensorImpl>> leaves_;
 };
 constinit mezzo::detail::PerThread<CachedLeaves> cached_leaves;
 

@@ -87,11 +87,8 @@ class GradScaler {
   /// below 1, or a scale that is not positive and finite.
   explicit GradScaler(GradScalerOptions options = {});
   // A copy would share the scale but not how far each optimizer is.
-  GradScaler(const GradScaler&) = delete;
-  GradScaler& operator=(const GradScaler&) = delete;
   GradScaler(GradScaler&&) = default;
   GradScaler& operator=(GradScaler&&) = default;
-  ~GradScaler() = default;
 
   /// loss * scale, with history. The first call settles the device; DeviceError for a later one on another. A
   /// 0-dim f16 loss gives f32; an f16 tensor with dims stays f16, and overflows at the default scale. Throws:

@@ -127,8 +127,6 @@ class Walk {
   void receive(std::pair<Edge, Tensor>& leaf);
   void process(Node& node, Slots grads);
   [[nodiscard]] bool needed(const Edge& edge) const;
-  void seed(const Tensor& output, Tensor gradient);
-  void mark_needed(const PooledVector<Node*>& roots);
 
   bool retain_, create_;
   bool limited_ = false;
@@ -198,16 +196,10 @@ void Walk::capture(std::span<const Tensor> inputs) {
     else
       targets_.push_back({&impl, nullptr, 0, {}});
   }
-  PooledVector<Node*> roots;
+  PooledVector<Node*> stack, reached;
   for (const auto& [output, gradient] : seeds_) {
-    if (output.impl().grad_fn) roots.push_back(static_cast<Node*>(output.impl().grad_fn.get()));
+    if (output.impl().grad_fn) stack.push_back(static_cast<Node*>(output.impl().grad_fn.get()));
   }
-  mark_needed(roots);
-}
-
-void Walk::mark_needed(const PooledVector<Node*>& roots) {
-  PooledVector<Node*> stack = roots;
-  PooledVector<Node*> reached;
   while (!stack.empty()) {
     Node* node = stack.back();
     stack.pop_back();
@@ -248,15 +240,10 @@ void Walk::send(const Edge& edge, Tensor gradient) {
   slot = slot.defined() ? add(slot, gradient) : std::move(gradient);
 }
 
-void Walk::seed(const Tensor& output, Tensor gradient) {
-  const Edge edge = autograd::edge_to(output);
-  send(edge, std::move(gradient));
-}
-
 void Walk::run() {
   const NoInputHook no_autocast;
   const detail::GradModeFrame mode(create_);
-  for (auto& [output, gradient] : seeds_) seed(output, std::move(gradient));
+  for (auto& [output, gradient] : seeds_) send(autograd::edge_to(output), std::move(gradient));
   for (const auto& [output, gradient] : seeds_) pass(autograd::edge_to(output));
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(),

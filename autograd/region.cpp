@@ -116,8 +116,6 @@ Region::Region(Function function, std::span<const Tensor> inputs)
   }
 }
 
-Region::~Region() = default;
-
 std::uint32_t Region::add_slot(const SavedName& name, const Tensor& saved) {
   slots_.push_back({.name = name,
                     .shape = saved.shape(),
@@ -220,13 +218,9 @@ std::vector<Tensor> Region::inputs() const {
   return inputs;
 }
 
-void Region::require_leaves() const {
-  for (const auto& [leaf, version] : leaves_) require_version("a parameter", Tensor(leaf), version);
-}
-
 void Region::run_again() {
   const std::vector<Tensor> inputs = this->inputs();
-  require_leaves();
+  for (const auto& [leaf, version] : leaves_) require_version("a parameter", Tensor(leaf), version);
   const Recomputation recomputation(*this);
   const mezzo::detail::GradModeFrame recording(true);
   const InputHookGuard hook(input_hook_);

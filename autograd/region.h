@@ -88,7 +88,6 @@ class Region final : public RefCounted {
   using Function = mezzo::detail::Function<void(std::span<const Tensor>)>;
   /// Inside of another region, the outer region gives the inputs again.
   Region(Function function, std::span<const Tensor> inputs);
-  ~Region() override;
 
   // --- while the function runs the first time
 
@@ -146,7 +145,6 @@ class Region final : public RefCounted {
   void run_again();
   [[noreturn]] void refuse_missing(std::size_t slot, const std::string& got) const;
   [[nodiscard]] std::vector<Tensor> inputs() const;
-  void require_leaves() const;
 
   Function function_;
   std::vector<Input> inputs_;

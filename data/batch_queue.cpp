@@ -98,7 +98,7 @@ class Uploader {
 
 class BatchQueue::Impl : mezzo::detail::NoCopy {
  public:
-  Impl(std::unique_ptr<BatchSource> source, const QueueOptions& options)
+  Impl(BatchSource source, const QueueOptions& options)
       : source_(std::move(source)),
         uploader_(options.device),
         environment_(mezzo::detail::FloatEnvironment::current()),
@@ -140,8 +140,7 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
     Made made;
     try {
       const PlainOps plain;  // whatever scopes the calling thread has open
-      const std::unique_ptr<BatchSource::Plan> plan = source_->plan();
-      if (plan != nullptr) made.held = source_->make(*plan);
+      if (const MakeBatch make = source_()) made.held = make();
       uploader_.upload(made);
     } catch (...) {
       ended_ = true;
@@ -176,7 +175,7 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
   /// The task of a worker: to make a batch, or to say that there is none.
   struct Job {
     std::uint64_t number = 0;
-    std::unique_ptr<BatchSource::Plan> plan;
+    MakeBatch make;
     std::exception_ptr error;
   };
 
@@ -185,10 +184,10 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
     std::optional<Job> job = next_job();
     if (!job) return false;
     Slot result{.ready = true, .made = {}, .error = std::move(job->error)};
-    if (job->plan != nullptr) {
+    if (job->make) {
       const Activity activity(ActivityKind::worker, "loader worker");
       try {
-        result.made.held = source_->make(*job->plan);
+        result.made.held = job->make();
         uploader_.upload(result.made);
       } catch (...) {
         result.made = {};
@@ -216,11 +215,11 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
       job.number = planned_++;
     }
     try {
-      job.plan = source_->plan();
+      job.make = source_();
     } catch (...) {
       job.error = std::current_exception();
     }
-    all_planned_ = job.plan == nullptr;
+    all_planned_ = !job.make;
     return job;
   }
 
@@ -233,7 +232,7 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
     for (std::thread& worker : workers_) worker.join();
   }
 
-  const std::unique_ptr<BatchSource> source_;
+  const BatchSource source_;
   const Uploader uploader_;
   const mezzo::detail::FloatEnvironment environment_;
   const pid_t process_;
@@ -251,7 +250,7 @@ class BatchQueue::Impl : mezzo::detail::NoCopy {
   std::vector<std::thread> workers_;
 };
 
-BatchQueue::BatchQueue(std::unique_ptr<BatchSource> source, const QueueOptions& options)
+BatchQueue::BatchQueue(BatchSource source, const QueueOptions& options)
     : impl_(std::make_unique<Impl>(std::move(source), options)) {}
 BatchQueue::~BatchQueue() {
   // In a child of fork() the workers are not there, and what they waited for is not to be destroyed.

@@ -7,6 +7,7 @@
 
 #include "mezzo/core/device.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/function.h"
 #include "mezzo/data/collate.h"
 
 namespace mezzo::data {
@@ -39,21 +40,11 @@ struct HeldBatch {
   void (*visit)(void* batch, const TensorVisitor& visitor) = nullptr;
 };
 
-/// Batches of one epoch.
-class BatchSource {
- public:
-  /// The samples that a batch is made of: its number in the epoch, and how many.
-  struct Plan {
-    explicit Plan(std::int64_t number, std::int64_t samples = 0) : batch(number), count(samples) {}
-    virtual ~Plan() = default;
-    std::int64_t batch, count;
-  };
-  virtual ~BatchSource() = default;
-  /// The next batch's; none at the end. Called on one thread at a time.
-  [[nodiscard]] virtual std::unique_ptr<Plan> plan() = 0;
-  /// Called by all workers at once.
-  [[nodiscard]] virtual HeldBatch make(Plan& plan) = 0;
-};
+/// Makes one batch. Called on any thread, with others at the same time.
+using MakeBatch = mezzo::detail::Function<HeldBatch()>;
+/// The batches of one epoch: of the next one what makes it, while the source lives; empty at the end. Called
+/// on one thread at a time.
+using BatchSource = mezzo::detail::Function<MakeBatch()>;
 
 struct QueueOptions {
   int workers = 0;   ///< 0: batches are made by the thread that asks for them
@@ -65,11 +56,12 @@ struct QueueOptions {
 /// making.
 class BatchQueue : mezzo::detail::NoCopy {
  public:
-  BatchQueue(std::unique_ptr<BatchSource> source, const QueueOptions& options);
+  BatchQueue(BatchSource source, const QueueOptions& options);
   ~BatchQueue();
 
   /// The next batch, on the device: what the thread's current stream does with it comes after its copy. None
-  /// at the end. Throws: what plan() or make() threw, once; then the end. StateError in a child of fork().
+  /// at the end. Throws: what the source or a MakeBatch threw, once; then the end. StateError in a child of
+  /// fork().
   [[nodiscard]] HeldBatch next();
 
  private:

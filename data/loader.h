@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -160,69 +161,94 @@ inline Random batch_random(std::uint64_t seed, std::uint64_t epoch, std::int64_t
   return {seed ^ 0x6261746368U, epoch, static_cast<std::uint64_t>(batch)};
 }
 
-/// Batches of a data set of either kind: of each the samples of this process's share, collated.
+/// The batches of an epoch, of a data set of either kind: of each the samples of this process's share,
+/// collated.
 template <class S, class F>
-class SampleSource : public BatchSource {
+class EpochBatches : mezzo::detail::NoCopy {
  public:
-  SampleSource(F f, const DataLoaderOptions& options, LoaderPosition begin, const BatchShare& share)
-      : options_(options), next_(begin), share_(share), collate_(std::move(f)) {}
-
-  [[nodiscard]] std::unique_ptr<Plan> plan() final {
-    auto plan = next_plan(next_.batch++, options_.batch_size);
-    if (plan->count <= 0 || (options_.drop_last && plan->count < options_.batch_size)) return nullptr;
-    share_.require_samples(plan->count);
-    return plan;
-  }
-  [[nodiscard]] HeldBatch make(Plan& plan) final {
-    auto [first, last] = share_.of(plan.count);
-    const bool drop = first == last;
-    if (drop) first = 0, last = 1;  // one sample, of which only the shapes are kept
-    if constexpr (std::same_as<F, DefaultCollate>) {
-      try {
-        if (auto batch = at_once(plan, first, last)) return held(std::move(*batch), plan.count, drop);
-      } catch (...) {
-        throw_loader_error(-1, plan.batch);
-      }
-    }
-    std::vector<S> samples;
-    samples.reserve(static_cast<std::size_t>(last - first));
-    for (std::int64_t i = first; i < last; ++i) {
-      const Place place = place_of(plan, i);
-      try {
-        Random random(options_.seed, next_.epoch, static_cast<std::uint64_t>(place.position));
-        samples.push_back(sample(plan, i, place.index, random));
-      } catch (...) {
-        throw_loader_error(place.index, plan.batch);
-      }
-    }
-    try {
-      Random random = batch_random(options_.seed, next_.epoch, plan.batch);
-      return held(call_collate(collate_, std::move(samples), random), plan.count, drop);
-    } catch (...) {
-      throw_loader_error(-1, plan.batch);
-    }
-  }
-
- protected:
-  /// The samples of a batch of `size`, or those that are left.
-  [[nodiscard]] virtual std::unique_ptr<Plan> next_plan(std::int64_t batch, std::int64_t size) = 0;
-  /// Of a sample: its index in the data set, and its position in the order of all processes together.
-  struct Place {
-    std::int64_t index, position;
+  /// A MapStyle data set, and which of its samples the epoch takes.
+  struct Mapped {
+    Dataset<S> dataset;
+    Sampler sampler;
+    Order order;
   };
-  /// Of sample i of a batch.
-  [[nodiscard]] virtual Place place_of(const Plan& plan, std::int64_t i) const = 0;
-  [[nodiscard]] virtual S sample(Plan& plan, std::int64_t i, std::int64_t index, Random& random) const = 0;
-  /// Samples first ... last - 1 collated, if the data set has a way that is shorter than one by one.
-  [[nodiscard]] virtual std::optional<BatchOf<S>> at_once(const Plan& /*plan*/, std::int64_t /*first*/,
-                                                          std::int64_t /*last*/) const {
-    return std::nullopt;
+  using Generator = typename IterableDataset<S>::Generator;
+
+  /// `mapped`, or `read`, the samples of an IterableDataset.
+  EpochBatches(std::optional<Mapped> mapped, Generator read, F f, const DataLoaderOptions& options,
+               LoaderPosition begin, const BatchShare& share)
+      : options_(options),
+        epoch_(begin.epoch),
+        share_(share),
+        collate_(std::move(f)),
+        mapped_(std::move(mapped)),
+        read_(std::move(read)),
+        next_(mapped_ ? begin.batch : 0) {
+    while (next_ < begin.batch && next()) {
+    }
   }
 
-  const DataLoaderOptions options_;
-  LoaderPosition next_;  ///< `batch` changes under the lock of planning, `epoch` never
+  /// As BatchSource.
+  [[nodiscard]] MakeBatch next() {
+    const std::int64_t batch = next_++, size = options_.batch_size;
+    Deferred read;
+    if (!mapped_) read = read_samples(batch);
+    const std::int64_t left = mapped_ ? mapped_->order.size() - batch * size : std::ssize(read);
+    const std::int64_t count = left < size ? left : size;
+    if (count <= 0 || (options_.drop_last && count < size)) return {};
+    share_.require_samples(count);
+    return [this, batch, count, read = std::move(read)] { return make(batch, count, read); };
+  }
 
  private:
+  using Deferred = std::vector<typename IterableDataset<S>::Deferred>;
+
+  [[nodiscard]] Deferred read_samples(std::int64_t batch) const {
+    Deferred read;
+    try {
+      while (std::ssize(read) < options_.batch_size) {
+        auto sample = read_();
+        if (!sample) break;
+        read.push_back(std::move(*sample));
+      }
+    } catch (...) {
+      throw_loader_error(batch * options_.batch_size + std::ssize(read), batch);
+    }
+    return read;
+  }
+
+  [[nodiscard]] HeldBatch make(std::int64_t batch, std::int64_t count, const Deferred& read) const {
+    auto [first, last] = share_.of(count);
+    const bool drop = first == last;
+    if (drop) first = 0, last = 1;                           // one sample, of which only the shapes are kept
+    const std::int64_t begin = batch * options_.batch_size;  // its place in the epoch
+    const auto index_of = [&](std::int64_t i) { return mapped_ ? mapped_->order[begin + i] : begin + i; };
+    std::int64_t index = -1;  // of the sample that is being made
+    try {
+      if constexpr (std::same_as<F, DefaultCollate>) {
+        std::vector<std::int64_t> indices;
+        for (std::int64_t i = first; mapped_ && i < last; ++i) indices.push_back(index_of(i));
+        auto at_once = mapped_ ? mapped_->dataset.get_batch(indices) : std::nullopt;
+        if (at_once) return held(std::move(*at_once), count, drop);
+      }
+      std::vector<S> samples;
+      samples.reserve(static_cast<std::size_t>(last - first));
+      for (std::int64_t i = first; i < last; ++i) {
+        index = index_of(i);
+        // In the order of all processes together.
+        const std::int64_t position = mapped_ ? mapped_->sampler.global_position(begin + i) : begin + i;
+        Random random(options_.seed, epoch_, static_cast<std::uint64_t>(position));
+        samples.push_back(mapped_ ? mapped_->dataset.get(index, random)
+                                  : read[static_cast<std::size_t>(i)](random));
+        index = -1;
+      }
+      Random random = batch_random(options_.seed, epoch_, batch);
+      return held(call_collate(collate_, std::move(samples), random), count, drop);
+    } catch (...) {
+      throw_loader_error(index, batch);
+    }
+  }
+
   template <class Batch>
   [[nodiscard]] static HeldBatch held(Batch batch, std::int64_t samples, bool drop) {
     if (drop) batch = without_samples(std::move(batch));
@@ -231,88 +257,13 @@ class SampleSource : public BatchSource {
             }};
   }
 
+  const DataLoaderOptions options_;
+  const std::uint64_t epoch_;
   const BatchShare share_;
   const F collate_;
-};
-
-/// Batches of a MapStyle data set.
-template <class S, class F>
-class MapSource final : public SampleSource<S, F> {
- public:
-  using Plan = BatchSource::Plan;
-  MapSource(Dataset<S> dataset, F f, const DataLoaderOptions& options, Sampler sampler, LoaderPosition begin,
-            const BatchShare& share)
-      : SampleSource<S, F>(std::move(f), options, begin, share),
-        dataset_(std::move(dataset)),
-        sampler_(std::move(sampler)),
-        order_(sampler_.order(begin.epoch)) {}
-
- private:
-  [[nodiscard]] std::unique_ptr<Plan> next_plan(std::int64_t batch, std::int64_t size) override {
-    const std::int64_t left = order_.size() - batch * size;
-    return std::make_unique<Plan>(batch, left < size ? left : size);
-  }
-  [[nodiscard]] typename SampleSource<S, F>::Place place_of(const Plan& plan, std::int64_t i) const override {
-    const std::int64_t place = plan.batch * this->options_.batch_size + i;
-    return {order_[place], sampler_.global_position(place)};
-  }
-  [[nodiscard]] S sample(Plan& /*plan*/, std::int64_t /*i*/, std::int64_t index,
-                         Random& random) const override {
-    return dataset_.get(index, random);
-  }
-  [[nodiscard]] std::optional<BatchOf<S>> at_once(const Plan& plan, std::int64_t first,
-                                                  std::int64_t last) const override {
-    std::vector<std::int64_t> indices;
-    for (std::int64_t i = first; i < last; ++i) indices.push_back(place_of(plan, i).index);
-    return dataset_.get_batch(indices);
-  }
-
-  const Dataset<S> dataset_;
-  const Sampler sampler_;
-  const Order order_;
-};
-
-/// Batches of an IterableDataset.
-template <class S, class F>
-class IterableSource final : public SampleSource<S, F> {
- public:
-  using Plan = BatchSource::Plan;
-  IterableSource(const IterableDataset<S>& dataset, F f, const DataLoaderOptions& options,
-                 LoaderPosition begin, const BatchShare& share)
-      : SampleSource<S, F>(std::move(f), options, {begin.epoch, 0}, share),
-        read_(dataset.start(begin.epoch)) {
-    while (this->next_.batch < begin.batch && this->plan() != nullptr) {
-    }
-  }
-
- private:
-  struct Read final : Plan {
-    using Plan::Plan;
-    std::vector<typename IterableDataset<S>::Deferred> samples = {};
-  };
-
-  [[nodiscard]] std::unique_ptr<Plan> next_plan(std::int64_t batch, std::int64_t size) override {
-    auto read = std::make_unique<Read>(batch);
-    try {
-      for (; read->count < size; ++read->count) {
-        auto sample = read_();
-        if (!sample) break;
-        read->samples.push_back(std::move(*sample));
-      }
-    } catch (...) {
-      throw_loader_error(place_of(*read, read->count).index, batch);
-    }
-    return read;
-  }
-  [[nodiscard]] typename SampleSource<S, F>::Place place_of(const Plan& plan, std::int64_t i) const override {
-    const std::int64_t place = plan.batch * this->options_.batch_size + i;
-    return {place, place};
-  }
-  [[nodiscard]] S sample(Plan& plan, std::int64_t i, std::int64_t /*index*/, Random& random) const override {
-    return static_cast<Read&>(plan).samples[static_cast<std::size_t>(i)](random);
-  }
-
-  typename IterableDataset<S>::Generator read_;
+  const std::optional<Mapped> mapped_;
+  const Generator read_;
+  std::int64_t next_;  ///< batch
 };
 
 }  // namespace detail
@@ -352,7 +303,8 @@ class DataLoader final : public detail::LoaderBase {
       : LoaderBase(options, -1, detail::BatchTensors<B>::kKnown),
         open_([dataset = std::move(dataset), collate = std::move(collate), options](
                   detail::LoaderPosition at, const detail::BatchShare& share) {
-          return std::make_unique<detail::IterableSource<S, F>>(dataset, collate, options, at, share);
+          return source(std::make_shared<detail::EpochBatches<S, F>>(std::nullopt, dataset.start(at.epoch),
+                                                                     collate, options, at, share));
         }) {}
 
   class iterator {
@@ -391,8 +343,8 @@ class DataLoader final : public detail::LoaderBase {
   [[nodiscard]] iterator end() { return {}; }
 
  private:
-  using Open = mezzo::detail::Function<std::unique_ptr<detail::BatchSource>(detail::LoaderPosition,
-                                                                            const detail::BatchShare&)>;
+  using Open =
+      mezzo::detail::Function<detail::BatchSource(detail::LoaderPosition, const detail::BatchShare&)>;
 
   template <class S, class F>
   DataLoader(const DataLoaderOptions& options, Dataset<S> dataset, F collate)
@@ -400,9 +352,17 @@ class DataLoader final : public detail::LoaderBase {
                    detail::BatchTensors<B>::kKnown),
         open_([dataset, collate = std::move(collate), options](detail::LoaderPosition at,
                                                                const detail::BatchShare& share) {
-          return std::make_unique<detail::MapSource<S, F>>(
-              dataset, collate, options, detail::sampler_of(options, dataset.size()), at, share);
+          using Batches = detail::EpochBatches<S, F>;
+          const Sampler sampler = detail::sampler_of(options, dataset.size());
+          return source(
+              std::make_shared<Batches>(typename Batches::Mapped{dataset, sampler, sampler.order(at.epoch)},
+                                        nullptr, collate, options, at, share));
         }) {}
+
+  template <class Batches>
+  [[nodiscard]] static detail::BatchSource source(std::shared_ptr<Batches> batches) {
+    return [batches = std::move(batches)] { return batches->next(); };
+  }
 
   /// On to the next batch. False at the end of the epoch.
   bool advance() {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
+#include <iterator>
 #include <utility>
 
 #include "mezzo/core/error.h"
@@ -65,31 +65,11 @@ Tensor side_by_side(const std::vector<const Column*>& columns, std::int64_t rows
   return result;
 }
 
-Categories text_categories(const Column& column) {
-  std::vector<std::string_view> names;
-  std::unordered_map<std::string_view, std::int64_t> codes;
-  for (std::size_t row = 0; row < rows_of(column); ++row) {
-    const std::string_view text = column.text(row);
-    if (!text.empty() && codes.emplace(text, 0).second) names.push_back(text);
-  }
-  std::sort(names.begin(), names.end());
-  for (std::size_t i = 0; i < names.size(); ++i) codes[names[i]] = static_cast<std::int64_t>(i);
-  Categories result{.codes = empty({column.size()}, {.dtype = DType::i64}),
-                    .names = {names.begin(), names.end()}};
-  auto* const to = static_cast<std::int64_t*>(result.codes.impl().data());
-  for (std::size_t row = 0; row < rows_of(column); ++row) {
-    const std::string_view text = column.text(row);
-    to[row] = text.empty() ? -1 : codes.find(text)->second;
-  }
-  return result;
-}
-
-template <class T, class Name>
-Categories number_categories(const std::vector<T>& values, Name name_of) {
+/// `name_of(value)` of each distinct value, in order, and which of them each value is; none of a missing one.
+template <class T, class IsMissing, class Name>
+Categories categories_of(const std::vector<T>& values, IsMissing is_missing, Name name_of) {
   std::vector<T> distinct;
-  for (const T value : values) {
-    if (value == value) distinct.push_back(value);  // a missing one, which is NaN, is not equal to itself
-  }
+  std::remove_copy_if(values.begin(), values.end(), std::back_inserter(distinct), is_missing);
   std::sort(distinct.begin(), distinct.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
   Categories result{.codes = empty({static_cast<std::int64_t>(values.size())}, {.dtype = DType::i64}),
@@ -98,7 +78,7 @@ Categories number_categories(const std::vector<T>& values, Name name_of) {
   auto* to = static_cast<std::int64_t*>(result.codes.impl().data());
   for (const T value : values) {
     const auto place = std::lower_bound(distinct.begin(), distinct.end(), value);
-    *to++ = value == value ? place - distinct.begin() : -1;
+    *to++ = is_missing(value) ? -1 : place - distinct.begin();
   }
   return result;
 }
@@ -195,10 +175,19 @@ std::vector<std::string> Table::text(std::string_view name) const {
 
 Categories Table::categories(std::string_view name) const {
   const Column& found = column(name);
-  if (found.type == ColumnType::text) return text_categories(found);
   if (found.type == ColumnType::i64)
-    return number_categories(found.integers, [](std::int64_t value) { return std::to_string(value); });
-  return number_categories(found.reals, [](double value) { return number_text(value); });
+    return categories_of(
+        found.integers, [](std::int64_t /*value*/) { return false; },
+        [](std::int64_t value) { return std::to_string(value); });
+  if (found.type == ColumnType::f64)
+    return categories_of(
+        found.reals, [](double value) { return std::isnan(value); },
+        [](double value) { return number_text(value); });
+  std::vector<std::string_view> texts;
+  for (std::size_t row = 0; row < rows_of(found); ++row) texts.push_back(found.text(row));
+  return categories_of(
+      texts, [](std::string_view text) { return text.empty(); },
+      [](std::string_view text) { return std::string(text); });
 }
 
 }  // namespace mezzo::data

@@ -30,10 +30,8 @@ Options options_of(const optim::TypedOptimizer<Options>&);
 }  // namespace detail
 
 /// Base of all sharded optimizers: the whole parameters, and this rank's shards.
-class Sharded {
+class Sharded : mezzo::detail::NoCopy {
  public:
-  Sharded(const Sharded&) = delete;
-  Sharded& operator=(const Sharded&) = delete;
   virtual ~Sharded();
 
   /// optim::clip_grad_norm_ over the shards of all ranks, which call it together; returns the norm of all

@@ -1,4 +1,4 @@
-// JSON text to a Value: the scanner's events go to a builder; the text itself is not kept.
+// JSON text to a Value and back; the text itself is not kept.
 #include "mezzo/io/json.h"
 
 #include <vector>
@@ -11,11 +11,9 @@
 namespace mezzo::io {
 
 Value parse_json(std::string_view text, const JsonLimits& limits) {
-  detail::JsonTextInMemory source(text);
-  detail::JsonScanner scanner("parse_json", source, limits);
-  detail::ValueBuilder builder(scanner);
-  scanner.run(builder);
-  return builder.take();
+  return detail::JsonScanner(
+             "parse_json", [text](std::size_t at) { return text.substr(at); }, limits)
+      .read();
 }
 
 Value read_json_file(const std::string& path, const JsonLimits& limits) {

@@ -2,6 +2,7 @@
 #include "mezzo/io/rename.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -86,15 +87,12 @@ void check_used(const TensorFile::NamedTensors& tensors, const RenameRule& rule,
 
 /// Refuses names that two tensors get; `old` are their names before.
 void check_new_names(const TensorFile::NamedTensors& tensors, const std::vector<std::string_view>& old) {
-  std::vector<std::size_t> order(tensors.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return tensors[a].first < tensors[b].first; });
-  for (std::size_t i = 1; i < order.size(); ++i) {
-    const std::size_t a = order[i - 1], b = order[i];
-    if (tensors[a].first != tensors[b].first) continue;
+  std::map<std::string_view, std::string_view> seen;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto [known, is_new] = seen.emplace(tensors[i].first, old[i]);
+    if (is_new) continue;
     throw ValueError(kRename, "distinct names",
-                     quote(tensors[a].first) + " for " + quote(old[a]) + " and for " + quote(old[b]),
+                     quote(known->first) + " for " + quote(known->second) + " and for " + quote(old[i]),
                      "change a rule, or drop one of them");
   }
 }

@@ -39,9 +39,10 @@ SafeTensors SafeTensors::from_bytes(std::vector<std::byte> bytes) {
   const std::span<const std::byte> all(*owner);
   const std::size_t length =
       detail::header_length(op, all.first(std::min<std::size_t>(all.size(), 8)), all.size());
-  detail::JsonTextInMemory text({reinterpret_cast<const char*>(all.data()) + 8, length});
+  const std::string_view text(reinterpret_cast<const char*>(all.data()) + 8, length);
   const std::span<const std::byte> data = all.subspan(8 + length);
-  return with_data(op, detail::parse_header(op, text, data.size()), data, owner);
+  const auto blocks = [text](std::size_t at) { return text.substr(at); };
+  return with_data(op, detail::parse_header(op, blocks, data.size()), data, owner);
 }
 
 SafeTensors SafeTensors::open(const std::string& path) {

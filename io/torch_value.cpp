@@ -30,64 +30,48 @@ bool is_key(const TorchTree& tree, TorchTree::Number number, std::int64_t key) {
   return node.kind == Kind::integer && node.integer == key;
 }
 
-/// Walks the values below one, each as often as it is named, and keeps the tensors.
-class TensorCollector {
- public:
-  explicit TensorCollector(const TorchTree& tree) : tree_(tree) {}
-
-  std::vector<std::pair<std::string, TorchTree::Number>> collect(TorchTree::Number root) {
-    visit(root);
-    std::vector<std::string_view> names;
-    names.reserve(found_.size());
-    for (const auto& [name, node] : found_) names.push_back(name);
-    detail::require_distinct("TorchValue.tensors", std::move(names), "distinct names of tensors",
-                             "take the dicts apart with at()");
-    return std::move(found_);
-  }
-
- private:
-  /// Bytes of all names, as many as a safetensors header may have: a long shared key could make any number.
-  static constexpr std::size_t kMaxLetters = 100'000'000;
-
-  /// Recurses as deep as the file nests, which is at most kMaxTorchDepth.
-  void visit(TorchTree::Number number) {
-    if (++visited_ > detail::kMaxTorchValues) {
-      throw IoError("TorchValue.tensors", "at most " + std::to_string(detail::kMaxTorchValues) + " values",
-                    "more, as lists or dicts are shared", "take the dicts apart with at()");
-    }
-    const TorchTree::Node& node = tree_.nodes[number];
-    if (node.kind == Kind::tensor) {
-      letters_ += name_.size();
-      if (letters_ > kMaxLetters) {
-        throw IoError("TorchValue.tensors",
-                      "names of at most " + std::to_string(kMaxLetters) + " bytes in all", "more",
-                      "take the dicts apart with at()");
-      }
-      found_.emplace_back(name_, number);
-    }
-    const bool is_map = node.kind == Kind::map;
-    if (!is_map && node.kind != Kind::list && node.kind != Kind::tuple) return;
-    const std::vector<TorchTree::Number>& parts = tree_.parts[node.index];
-    for (std::size_t i = is_map ? 1 : 0; i < parts.size(); i += is_map ? 2 : 1) {
-      const std::size_t length = name_.size();
-      if (length > 0) name_ += '.';
-      name_ += is_map ? key_text(tree_, parts[i - 1]) : std::to_string(i);
-      visit(parts[i]);
-      name_.resize(length);
-    }
-  }
-
-  const TorchTree& tree_;
-  std::vector<std::pair<std::string, TorchTree::Number>> found_;
-  std::string name_;
-  std::size_t visited_ = 0, letters_ = 0;
-};
-
 }  // namespace
 
 std::vector<std::pair<std::string, TorchTree::Number>> detail::named_tensors(const TorchTree& tree,
                                                                              TorchTree::Number root) {
-  return TensorCollector(tree).collect(root);
+  /// Bytes of all names, as many as a safetensors header may have: a long shared key could make any number.
+  constexpr std::size_t kMaxLetters = 100'000'000;
+  std::vector<std::pair<std::string, TorchTree::Number>> found;
+  std::string name;
+  std::size_t visited = 0, letters = 0;
+  // Each value as often as it is named. Recurses as deep as the file nests, which is at most kMaxTorchDepth.
+  const auto visit = [&](const auto& again, TorchTree::Number number) -> void {
+    if (++visited > kMaxTorchValues) {
+      throw IoError("TorchValue.tensors", "at most " + std::to_string(kMaxTorchValues) + " values",
+                    "more, as lists or dicts are shared", "take the dicts apart with at()");
+    }
+    const TorchTree::Node& node = tree.nodes[number];
+    if (node.kind == Kind::tensor) {
+      letters += name.size();
+      if (letters > kMaxLetters) {
+        throw IoError("TorchValue.tensors",
+                      "names of at most " + std::to_string(kMaxLetters) + " bytes in all", "more",
+                      "take the dicts apart with at()");
+      }
+      found.emplace_back(name, number);
+    }
+    const bool is_map = node.kind == Kind::map;
+    if (!is_map && node.kind != Kind::list && node.kind != Kind::tuple) return;
+    const std::vector<TorchTree::Number>& parts = tree.parts[node.index];
+    for (std::size_t i = is_map ? 1 : 0; i < parts.size(); i += is_map ? 2 : 1) {
+      const std::size_t length = name.size();
+      if (length > 0) name += '.';
+      name += is_map ? key_text(tree, parts[i - 1]) : std::to_string(i);
+      again(again, parts[i]);
+      name.resize(length);
+    }
+  };
+  visit(visit, root);
+  std::vector<std::string_view> names;
+  for (const auto& [path, number] : found) names.push_back(path);
+  require_distinct("TorchValue.tensors", std::move(names), "distinct names of tensors",
+                   "take the dicts apart with at()");
+  return found;
 }
 
 Kind TorchValue::kind() const noexcept { return tree_ == nullptr ? Kind::none : tree_->nodes[number_].kind; }

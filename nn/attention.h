@@ -83,7 +83,7 @@ class MultiheadAttention final : public Module {
   void reset_parameters(Generator& generator = default_generator());
   [[nodiscard]] std::int64_t embed_dim() const noexcept { return sizes_.embed_dim; }
   [[nodiscard]] std::int64_t num_heads() const noexcept { return sizes_.num_heads; }
-  [[nodiscard]] bool is_batch_first() const noexcept { return batch_first_; }
+  [[nodiscard]] bool is_batch_first() const noexcept { return options_.batch_first; }
 
   Param in_proj_weight;
   Param q_proj_weight;
@@ -105,7 +105,7 @@ class MultiheadAttention final : public Module {
   [[nodiscard]] Heads project(const Tensor& query, const Tensor& key, const Tensor& value) const;
   /// How many keys add_bias_kv and add_zero_attn add.
   [[nodiscard]] std::int64_t added_keys() const {
-    return (bias_k.defined() ? 1 : 0) + (add_zero_attn_ ? 1 : 0);
+    return (bias_k.defined() ? 1 : 0) + (options_.add_zero_attn ? 1 : 0);
   }
   /// Keys or values of all heads and those that are added, of which `bias` is one.
   [[nodiscard]] Tensor with_added(const Tensor& heads, const Tensor& bias) const;
@@ -115,9 +115,7 @@ class MultiheadAttention final : public Module {
   /// part, or floating; undefined for none.
   [[nodiscard]] Tensor joined_mask(const Heads& heads, const AttentionMasks& masks, bool is_sample) const;
 
-  double dropout_;
-  bool batch_first_, add_zero_attn_;
-  Generator* dropout_generator_;
+  MultiheadAttentionOptions options_;
 };
 
 }  // namespace mezzo::nn

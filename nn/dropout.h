@@ -7,6 +7,7 @@
 #include "mezzo/core/random.h"
 #include "mezzo/core/value.h"
 #include "mezzo/nn/module.h"
+#include "mezzo/ops/random.h"
 
 namespace mezzo::nn {
 
@@ -28,11 +29,31 @@ class DropoutLayer : public Layer {
   Generator* generator_;
 };
 
-/// `dropout` (ops/random.h) with probability p while the module is training, x itself otherwise.
-class Dropout final : public DropoutLayer {
+/// A layer that calls `F` with probability p while the module is training, x itself otherwise.
+template <Tensor (*F)(const Tensor&, double, bool, Generator&)>
+class DropoutOf : public DropoutLayer {
  public:
-  explicit Dropout(double p = 0.5, Generator* generator = nullptr);
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
+  [[nodiscard]] Tensor forward(const Tensor& x) override { return F(x, p(), is_training(), generator()); }
+
+ protected:
+  using DropoutLayer::DropoutLayer;
+};
+/// `dropout` (ops/random.h) with probability p while the module is training, x itself otherwise.
+class Dropout final : public DropoutOf<dropout> {
+ public:
+  explicit Dropout(double p = 0.5, Generator* generator = nullptr) : DropoutOf("Dropout", p, generator) {}
+};
+/// `alpha_dropout` (ops/random.h) while training, for networks of SELU; otherwise as Dropout.
+class AlphaDropout final : public DropoutOf<alpha_dropout> {
+ public:
+  explicit AlphaDropout(double p = 0.5, Generator* generator = nullptr)
+      : DropoutOf("AlphaDropout", p, generator) {}
+};
+/// `feature_alpha_dropout`: AlphaDropout of whole channels of x [N, C, ..].
+class FeatureAlphaDropout final : public DropoutOf<feature_alpha_dropout> {
+ public:
+  explicit FeatureAlphaDropout(double p = 0.5, Generator* generator = nullptr)
+      : DropoutOf("FeatureAlphaDropout", p, generator) {}
 };
 
 /// Dropout of whole channels: one number is drawn for each channel of each sample of x [N, C, kSpatial dims],
@@ -45,20 +66,6 @@ class ChannelDropout final : public DropoutLayer {
   explicit ChannelDropout(double p = 0.5, Generator* generator = nullptr);
   [[nodiscard]] Tensor forward(const Tensor& x) override;
   [[nodiscard]] std::string type_name() const override { return "Dropout" + std::to_string(kSpatial) + "d"; }
-};
-
-/// `alpha_dropout` (ops/random.h) while training, for networks of SELU; otherwise as Dropout.
-class AlphaDropout final : public DropoutLayer {
- public:
-  explicit AlphaDropout(double p = 0.5, Generator* generator = nullptr);
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
-};
-
-/// `feature_alpha_dropout`: AlphaDropout of whole channels of x [N, C, ..].
-class FeatureAlphaDropout final : public DropoutLayer {
- public:
-  explicit FeatureAlphaDropout(double p = 0.5, Generator* generator = nullptr);
-  [[nodiscard]] Tensor forward(const Tensor& x) override;
 };
 
 extern template class ChannelDropout<1>;

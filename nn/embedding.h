@@ -31,7 +31,7 @@ class Embedding : public Layer {
   [[nodiscard]] Tensor forward(const Tensor& index) override;
   /// Draws the weight anew and zeroes the padding row.
   void reset_parameters(Generator& generator = default_generator());
-  [[nodiscard]] const std::optional<double>& max_norm() const noexcept { return max_norm_; }
+  [[nodiscard]] const std::optional<double>& max_norm() const noexcept { return options_.max_norm; }
   [[nodiscard]] std::string extra_repr() const override;
 
   Param weight;
@@ -44,10 +44,7 @@ class Embedding : public Layer {
 
  private:
   std::int64_t num_embeddings_, embedding_dim_;
-  std::optional<std::int64_t> padding_idx_;
-  std::optional<double> max_norm_;
-  double norm_type_;
-  bool scale_grad_by_freq_;
+  EmbeddingOptions options_;
 };
 
 /// Options of EmbeddingBag; the function's options are in ops/embedding.h.

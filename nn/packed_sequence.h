@@ -82,11 +82,6 @@ namespace detail {
 /// Throws ValueError unless the lists belong to each other and to data.
 void require_packed(std::string_view name, const PackedSequence& sequence);
 
-/// For each row of data `step * step_stride + sequence * sequence_stride`, where sequences are numbered as
-/// the batch had them.
-[[nodiscard]] std::vector<std::int64_t> packed_rows(const PackedSequence& sequence, std::int64_t step_stride,
-                                                    std::int64_t sequence_stride);
-
 /// A list as an index.
 [[nodiscard]] Tensor row_list(const std::vector<std::int64_t>& rows, Device device);
 

@@ -193,7 +193,6 @@ class RecurrentLayer : public Module {
 
  private:
   [[nodiscard]] Run run_layers(const Steps& steps, std::span<const Tensor> states);
-  [[nodiscard]] Run run_layer(const Steps& steps, std::span<const Tensor> states, std::int64_t layer);
   /// x as [L, N, input_size].
   [[nodiscard]] Tensor as_steps(const Tensor& x) const;
   /// Initial state number `which` (h, c) of all layers as [num_layers D, N, H].

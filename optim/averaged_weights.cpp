@@ -69,8 +69,6 @@ AveragedWeights::AveragedWeights(std::string_view name, NamedTensors weights)
   count_ = zeros({}, {.dtype = DType::i64, .device = weights_.front().second.device()});
 }
 
-AveragedWeights::~AveragedWeights() = default;
-
 void AveragedWeights::update(const StepOutcome& outcome) {
   const PlainOps plain;
   const Tensor made = detail::was_made(outcome);

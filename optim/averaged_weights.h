@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "mezzo/core/scope.h"
 #include "mezzo/core/tensor.h"
 #include "mezzo/optim/optimizer.h"
 #include "mezzo/optim/step_outcome.h"
@@ -14,11 +15,8 @@ namespace mezzo::optim {
 /// Base of EMA and SWA. Averages of 16-bit tensors are f32, others have the tensor's dtype. Tensors that are
 /// not floating (counters) are copied (torch averages those too). All is done on the tensors' device, and
 /// nothing is read back.
-class AveragedWeights {
+class AveragedWeights : mezzo::detail::NoCopy {
  public:
-  AveragedWeights(const AveragedWeights&) = delete;
-  AveragedWeights& operator=(const AveragedWeights&) = delete;
-
   /// Takes the present weights into the averages; the first weights are copied. A step that a scaler has
   /// skipped does not count: `ema.update(scaler.step(optimizer))`.
   void update(const StepOutcome& outcome = {});
@@ -30,12 +28,10 @@ class AveragedWeights {
   /// The averages in the place of the weights while it lives: for evaluation. Weights come back bit for bit,
   /// also after an exception. Must not outlive what made it; no optimizer may step meanwhile, and
   /// train::save_checkpoint refuses a model of averages.
-  class Scope {
+  class Scope : mezzo::detail::NoCopy {
    public:
     explicit Scope(const AveragedWeights& average);
     ~Scope();
-    Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
 
    private:
     const AveragedWeights& average_;
@@ -56,7 +52,7 @@ class AveragedWeights {
   /// Throws: ValueError for no weights, undefined weights and an undefined or repeated name, DeviceError for
   /// two devices, ShapeError for weights whose elements share memory.
   AveragedWeights(std::string_view name, NamedTensors weights);
-  virtual ~AveragedWeights();
+  virtual ~AveragedWeights() = default;
   /// The part of the new weights in the average, f64 0-dim, after `count` earlier updates (f64 0-dim, at
   /// least 1).
   [[nodiscard]] virtual Tensor part_of_new(const Tensor& count) const = 0;

@@ -20,14 +20,12 @@ namespace mezzo::optim {
 /// Drives an optimizer by a schedule. It sets rates and does not multiply what it finds, so of two schedulers
 /// of one optimizer the one stepped last prevails: combine schedules by ChainedScheduler or SequentialLR.
 /// Groups that are added to the optimizer later are left alone. The optimizer has to outlive it.
-class LRScheduler {
+class LRScheduler : mezzo::detail::NoCopy {
  public:
   /// Takes the learning rates as they are for the bases, and sets the rates of step 0. Throws: ValueError for
   /// options that do not fit the number of groups or rates that are not finite and >= 0, StateError for a
   /// schedule with momentum and an optimizer without; nothing has changed then.
   LRScheduler(Optimizer& optimizer, Schedule schedule);
-  LRScheduler(const LRScheduler&) = delete;
-  LRScheduler& operator=(const LRScheduler&) = delete;
 
   /// On to the next step. Throws: StateError, nothing having changed, before the first call of
   /// Optimizer::step since this was made (a replayed CapturedStep calls nothing: make the scheduler before it
@@ -59,8 +57,6 @@ class LRScheduler {
   [[nodiscard]] bool recording() const;
   /// Groups and nodes into device memory.
   void upload();
-  /// For a graph that is being captured: its kernels have the schedule's addresses.
-  void hold_memory() const;
   /// Counts and sets rates on the device unless the step was skipped.
   void advance(std::int64_t by, const StepOutcome& outcome) const;
   /// The rates of a step, checked. Throws: ValueError for what a user's function has made of them.

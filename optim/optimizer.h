@@ -12,6 +12,7 @@
 
 #include "mezzo/core/function.h"
 #include "mezzo/core/named_tensors.h"
+#include "mezzo/core/scope.h"
 #include "mezzo/core/value.h"
 #include "mezzo/kernels/optim/optimizer.h"
 #include "mezzo/kernels/scaler/scaler_record.h"
@@ -114,10 +115,8 @@ using Updates = std::span<const kernels::ParameterUpdate>;
 /// Base of all optimizers. Parameters are leaves on one device; groups may differ in every option. A master
 /// follows its parameter: elements that somebody else has written since the last step are taken over, all
 /// other elements keep their f32 value.
-class Optimizer {
+class Optimizer : mezzo::detail::NoCopy {
  public:
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
   /// Gives up the 16-bit copies that its steps kept fresh.
   virtual ~Optimizer();
 

@@ -33,13 +33,11 @@ struct ReduceLROnPlateauOptions {
 /// After more than `patience` steps in a row that are not good, each group's learning rate becomes max(lr *
 /// factor, min_lr) if that is less by more than eps; the next `cooldown` steps then do not count as bad. It
 /// takes the rate as it finds it, so others may set it too. The optimizer has to outlive it.
-class ReduceLROnPlateau {
+class ReduceLROnPlateau : mezzo::detail::NoCopy {
  public:
   using Options = ReduceLROnPlateauOptions;
   /// Throws: ValueError for bad options.
   ReduceLROnPlateau(Optimizer& optimizer, Options options = {});
-  ReduceLROnPlateau(const ReduceLROnPlateau&) = delete;
-  ReduceLROnPlateau& operator=(const ReduceLROnPlateau&) = delete;
 
   /// With the metric of one epoch, say. Throws: ValueError for NaN, StateError while a graph is captured;
   /// nothing has changed then.

@@ -99,11 +99,6 @@ class Schedule {
     { options.schedule() } -> std::same_as<Schedule>;
   }
   Schedule(const Options& options) : Schedule(options.schedule()) {}
-  Schedule(const Schedule& other);
-  Schedule(Schedule&& other) noexcept;
-  Schedule& operator=(const Schedule& other);
-  Schedule& operator=(Schedule&& other) noexcept;
-  ~Schedule();
 
   /// All of them at once: the rate that one makes is the base of the next.
   [[nodiscard]] static Schedule chain(std::string_view name, const std::vector<Schedule>& schedules);

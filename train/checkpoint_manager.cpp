@@ -6,9 +6,9 @@
 #include <cmath>
 #include <exception>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "mezzo/autograd/grad_mode.h"
@@ -81,24 +81,17 @@ class CheckpointManager::Writer : mezzo::detail::NoCopy {
     }
     for (const char* link : {"latest", "best"}) fs::remove(temporary_link(link), error);
   }
-  ~Writer() {
-    if (thread_.joinable()) thread_.join();
-  }
 
   void start(std::int64_t step, std::optional<double> metric, io::TensorFile file) {
     if (!options_.background) return write(step, metric, file);
     const mezzo::detail::SignalsBlocked blocked;
-    thread_ = std::thread([this, step, metric, file = std::move(file)] {
-      try {
-        write(step, metric, file);
-      } catch (...) {
-        error_ = std::current_exception();
-      }
+    writing_ = std::async(std::launch::async, [this, step, metric, file = std::move(file)]() mutable {
+      const io::TensorFile written = std::move(file);  // which goes when it is written
+      write(step, metric, written);
     });
   }
   void wait() {
-    if (thread_.joinable()) thread_.join();
-    if (error_ != nullptr) std::rethrow_exception(std::exchange(error_, nullptr));
+    if (writing_.valid()) writing_.get();
   }
   /// wait() in a destructor: warns instead of throwing.
   void finish() noexcept {
@@ -238,8 +231,7 @@ class CheckpointManager::Writer : mezzo::detail::NoCopy {
   const std::string& folder_;
   const CheckpointManagerOptions& options_;
   std::map<std::int64_t, std::optional<double>> metrics_;
-  std::thread thread_;
-  std::exception_ptr error_;
+  std::future<void> writing_;  // its end waits for the thread
 };
 
 CheckpointManager::CheckpointManager(std::string folder, Parts parts, const CheckpointManagerOptions& options)

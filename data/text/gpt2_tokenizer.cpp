@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -34,29 +33,26 @@ class MergeTable {
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
 
   MergeTable() = default;
-  explicit MergeTable(std::vector<Merge> by_rank);
+  explicit MergeTable(std::vector<Merge> by_rank) : by_rank_(std::move(by_rank)) {
+    ranks_.reserve(by_rank_.size());
+    for (std::uint32_t rank = 0; rank < by_rank_.size(); ++rank)
+      ranks_[key_of(by_rank_[rank].left, by_rank_[rank].right)] = rank;
+  }
 
   [[nodiscard]] const Merge& operator[](std::uint32_t rank) const noexcept { return by_rank_[rank]; }
-  [[nodiscard]] std::size_t size() const noexcept { return by_rank_.size(); }
   /// The rank of a pair, of the last one where it is there twice; kNone where it is not.
   [[nodiscard]] std::uint32_t rank_of(std::int32_t left, std::int32_t right) const noexcept {
-    return slots_.empty() ? kNone : slots_[slot_of(left, right)];
+    const auto found = ranks_.find(key_of(left, right));
+    return found == ranks_.end() ? kNone : found->second;
   }
 
  private:
-  /// Where the rank of a pair is, or would be.
-  [[nodiscard]] std::size_t slot_of(std::int32_t left, std::int32_t right) const noexcept {
-    const std::uint64_t key =
-        std::uint64_t{static_cast<std::uint32_t>(left)} << 32U | static_cast<std::uint32_t>(right);
-    auto at = static_cast<std::size_t>((key * 0x9E3779B97F4A7C15U) >> shift_);
-    while (slots_[at] != kNone && (by_rank_[slots_[at]].left != left || by_rank_[slots_[at]].right != right))
-      at = (at + 1) & (slots_.size() - 1);
-    return at;
+  static std::uint64_t key_of(std::int32_t left, std::int32_t right) noexcept {
+    return std::uint64_t{static_cast<std::uint32_t>(left)} << 32U | static_cast<std::uint32_t>(right);
   }
 
   std::vector<Merge> by_rank_;
-  std::vector<std::uint32_t> slots_;  ///< ranks, by hash; a power of two of them, half of them free
-  unsigned shift_ = 63;
+  std::unordered_map<std::uint64_t, std::uint32_t> ranks_;
 };
 
 /// Merges the bytes of words: a linked list of the word's tokens and a heap of its pairs, where pairs that
@@ -123,16 +119,6 @@ class WordEncoder {
   std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>> pairs_;
   std::vector<std::uint32_t> places_;
 };
-
-MergeTable::MergeTable(std::vector<Merge> by_rank) : by_rank_(std::move(by_rank)) {
-  const std::size_t size = std::bit_ceil(by_rank_.size() * 2 + 2);
-  shift_ = 64U - static_cast<unsigned>(std::countr_zero(size));
-  slots_.assign(size, kNone);
-  for (std::uint32_t rank = 0; rank < by_rank_.size(); ++rank) {
-    const Merge& merge = by_rank_[rank];
-    slots_[slot_of(merge.left, merge.right)] = rank;
-  }
-}
 
 struct GPT2Vocabulary {
   std::vector<std::string> tokens;              ///< bytes of each token

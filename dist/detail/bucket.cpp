@@ -32,6 +32,40 @@ DType sum_dtype_of(DType dtype, const DataParallelOptions& options, int ranks) {
   return dtype == DType::f32 ? options.reduce_dtype : dtype;
 }
 
+/// Sum over all ranks of `local` times factor, in `result`: of local's length, or of a part's where each rank
+/// gets its own. `local` is overwritten, and may be `result` where their dtypes and lengths are the same.
+void reduce_over(Transport& transport, const Tensor& local, const Tensor& result, const Reduction& how) {
+  void* const data = local.impl().data();
+  if (!how.by_tree) {
+    if (how.to_shard)
+      transport.reduce_scatter(data, result.impl().data(), result.numel(), local.dtype(), ReduceOp::sum);
+    else
+      transport.all_reduce(data, local.numel(), local.dtype(), ReduceOp::sum);
+    return;
+  }
+  const Tensor sum = tree_reduce_scatter(transport, local);
+  if (how.factor != 1) sum.mul_(how.factor);
+  const Tensor part = sum.to(how.wire);
+  if (how.to_shard) {
+    result.copy_(part);
+    return;
+  }
+  const Tensor& whole = result.dtype() == how.wire ? result : local;
+  transport.all_gather(part.impl().data(), whole.impl().data(),
+                       static_cast<std::size_t>(part.numel() * size_of(how.wire)));
+  if (!whole.is_same(result)) result.copy_(whole);
+}
+
+/// Bytes that reduce_over sends from each of so many ranks.
+std::uint64_t bytes_sent(const Tensor& local, const Reduction& how, int ranks) {
+  const auto ring = [&](DType dtype) {
+    return static_cast<std::uint64_t>(local.numel() / ranks * (ranks - 1) * size_of(dtype));
+  };
+  const std::uint64_t scattered = ring(local.dtype());
+  if (how.to_shard) return scattered;
+  return scattered + (how.by_tree ? ring(how.wire) : scattered);
+}
+
 }  // namespace
 
 std::vector<BucketPlan> plan_buckets(const nn::NamedTensors& parameters, std::span<const std::size_t> order,
@@ -82,42 +116,6 @@ void FlatMemory::give(Tensor flat) {
   constexpr std::size_t kMost = 12;  // sums of 2^11 parts
   if (spare_.size() == kMost) spare_.erase(spare_.begin());
   spare_.push_back(std::move(flat));
-}
-
-void reduce_over(Transport& transport, const Tensor& local, const Tensor& result, const Reduction& how) {
-  void* const data = local.impl().data();
-  if (!how.by_tree) {
-    if (how.to_shard)
-      transport.reduce_scatter(data, result.impl().data(), result.numel(), local.dtype(), ReduceOp::sum);
-    else
-      transport.all_reduce(data, local.numel(), local.dtype(), ReduceOp::sum);
-    return;
-  }
-  const Tensor sum = tree_reduce_scatter(transport, local);
-  if (how.factor != 1) sum.mul_(how.factor);
-  const Tensor part = sum.to(how.wire);
-  if (how.to_shard) {
-    result.copy_(part);
-    return;
-  }
-  const Tensor& whole = result.dtype() == how.wire ? result : local;
-  transport.all_gather(part.impl().data(), whole.impl().data(),
-                       static_cast<std::size_t>(part.numel() * size_of(how.wire)));
-  if (!whole.is_same(result)) result.copy_(whole);
-}
-
-void reduce_alone(const Tensor& local, const Tensor& result, const Reduction& how) {
-  if (how.factor != 1) local.mul_(how.factor);
-  if (!result.is_same(local)) result.copy_(local);
-}
-
-std::uint64_t bytes_sent(const Tensor& local, const Reduction& how, int ranks) {
-  const auto ring = [&](DType dtype) {
-    return static_cast<std::uint64_t>(local.numel() / ranks * (ranks - 1) * size_of(dtype));
-  };
-  const std::uint64_t scattered = ring(local.dtype());
-  if (how.to_shard) return scattered;
-  return scattered + (how.by_tree ? ring(how.wire) : scattered);
 }
 
 Bucket::Bucket(BucketPlan plan, Group group, Device device, const DataParallelOptions& options,
@@ -200,7 +198,8 @@ void Bucket::start() {
   result_ = in_place ? local : results_.take();
   if (plan_.numel == 0) return;
   if (group_.size() == 1) {
-    reduce_alone(local, result_, how_);
+    if (how_.factor != 1) local.mul_(how_.factor);
+    if (!in_place) result_.copy_(local);
     return;
   }
   group_.state().count(bytes_sent(local, how_, group_.size()));

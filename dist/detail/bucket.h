@@ -61,14 +61,6 @@ struct Reduction {
   DType wire = DType::f32;  ///< by_tree: what the sum is rounded to
 };
 
-/// Sum over all ranks of `local` times factor, in `result`: of local's length, or of a part's where each rank
-/// gets its own. `local` is overwritten, and may be `result` where their dtypes and lengths are the same.
-void reduce_over(Transport& transport, const Tensor& local, const Tensor& result, const Reduction& how);
-/// reduce_over for a group of one rank.
-void reduce_alone(const Tensor& local, const Tensor& result, const Reduction& how);
-/// Bytes that reduce_over sends from each of so many ranks.
-[[nodiscard]] std::uint64_t bytes_sent(const Tensor& local, const Reduction& how, int ranks);
-
 /// One bucket of a step: begin(), add() for each place, start(), wait(), views of the result, end(). Where a
 /// step has several parts, begin() and add() for each of them: their sums are kept as the digits of a binary
 /// counter, the oldest and largest first, so that they form one binary tree.

@@ -10,21 +10,6 @@
 
 namespace mezzo::dist {
 
-namespace {
-
-/// Work on the queue's thread.
-class QueuedWork final : public WorkState {
- public:
-  explicit QueuedWork(Ref<Job> job) : job_(std::move(job)) {}
-  void wait() override { job_->wait(); }
-  bool is_completed() override { return job_->is_done(); }
-
- private:
-  Ref<Job> job_;
-};
-
-}  // namespace
-
 GroupState::GroupState(int rank, int size, Ref<Transport> host, Ref<JobQueue> queue,
                        MakeDeviceTransport make_device, Device device)
     : rank_(rank),
@@ -85,8 +70,8 @@ Work GroupState::start(Device device, std::vector<Tensor> keep,
     throw DeviceError("dist", "CUDA tensors in a group that NCCL alone moves", "one on the CPU",
                       "start the program by mpirun or srun, or bring the tensor to the GPU");
   }
-  return Work(make_ref<QueuedWork>(
-      queue_->push([host = host_, keep = std::move(keep), job = std::move(job)]() mutable { job(*host); })));
+  return Work(
+      queue_->push([host = host_, keep = std::move(keep), job = std::move(job)]() mutable { job(*host); }));
 }
 
 // --- groups: which ranks they are made of

@@ -28,7 +28,7 @@ void Job::wait() {
   if (error_) std::rethrow_exception(error_);
 }
 
-bool Job::is_done() {
+bool Job::is_completed() {
   const std::scoped_lock lock(mutex_);
   return is_done_;
 }

@@ -9,17 +9,17 @@
 #include <thread>
 
 #include "mezzo/core/function.h"
-#include "mezzo/core/ref_counted.h"
+#include "mezzo/dist/work.h"
 
 namespace mezzo::dist {
 
 /// One job: done, or has thrown.
-class Job : public RefCounted {
+class Job final : public WorkState {
  public:
   explicit Job(mezzo::detail::Function<void()> run) : run_(std::move(run)) {}
   /// Until it is done. Throws: what it threw.
-  void wait();
-  [[nodiscard]] bool is_done();
+  void wait() override;
+  [[nodiscard]] bool is_completed() override;
 
  private:
   friend class JobQueue;

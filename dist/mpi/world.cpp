@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <functional>
+#include <stop_token>
 #include <utility>
 
 #include "mezzo/core/error.h"
@@ -87,19 +88,16 @@ void write_line(const std::string& text) {
 
 /// Waits for what comes in microseconds without giving up the processor for long, and then lets others have
 /// it: a step's reductions wait for backward, which has the same processors.
-class Pause {
- public:
-  void operator()(std::chrono::steady_clock::duration waited) const {
-    using std::chrono::microseconds;
-    if (waited < microseconds(200)) {
-      sched_yield();
-    } else if (waited < milliseconds(5)) {
-      std::this_thread::sleep_for(microseconds(20));
-    } else {
-      std::this_thread::sleep_for(waited < milliseconds(100) ? microseconds(50) : microseconds(400));
-    }
+void pause_after(std::chrono::steady_clock::duration waited) {
+  using std::chrono::microseconds;
+  if (waited < microseconds(200)) {
+    sched_yield();
+  } else if (waited < milliseconds(5)) {
+    std::this_thread::sleep_for(microseconds(20));
+  } else {
+    std::this_thread::sleep_for(waited < milliseconds(100) ? microseconds(50) : microseconds(400));
   }
-};
+}
 
 /// Some of many, for a line that is read.
 std::string shown(const std::vector<std::string>& items) {
@@ -114,34 +112,18 @@ const char* silence_of(ProcessState state) {
   return " does not answer: stopped or gone";
 }
 
-/// Ends the process with a line when the watched call takes longer than `limit`: calls of MPI that wait for
+/// Ends the process with a line when the result lives longer than `limit`: for calls of MPI that wait for
 /// other processes, and have no limit of their own.
-class Watchdog : mezzo::detail::NoCopy {
- public:
-  Watchdog(milliseconds limit, std::string line)
-      : thread_([this, limit, line = std::move(line)] { watch(limit, line); }) {}
-  ~Watchdog() {
-    {
-      const std::scoped_lock lock(mutex_);
-      is_done_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
- private:
-  void watch(milliseconds limit, const std::string& line) {
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, limit, [this] { return is_done_; })) return;
+std::jthread watchdog(milliseconds limit, const std::string& line) {
+  return std::jthread([limit, line](const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any().wait_for(lock, stop, limit, [] { return false; });
+    if (stop.stop_requested()) return;
     write_line(line);
     _exit(1);
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool is_done_ = false;
-  std::thread thread_;
-};
+  });
+}
 
 }  // namespace
 
@@ -159,23 +141,20 @@ void MpiWorld::start() {
   const auto limit = std::max(timeout_, kStartTime);
   const char* error = nullptr;
   {
-    const Watchdog watchdog(limit, "mezzo: MPI did not begin within " + seconds_text(limit) +
-                                       ": another process is stopped, or did not start");
+    const auto watch = watchdog(limit, "mezzo: MPI did not begin within " + seconds_text(limit) +
+                                           ": another process is stopped, or did not start");
     error = functions_->start(&place_);
   }
   if (error != nullptr) throw StateError("dist.init", "MPI to begin", error, "");
   peers_.resize(static_cast<std::size_t>(place_.size));
-  exchange_processes();
-  is_open_ = true;
-}
-
-void MpiWorld::exchange_processes() {
+  // All ranks are told of all processes.
   const PeerProcess mine = this_process();
   std::vector<PeerProcess> all(peers_.size());
   MezzoMpiRequest* request = nullptr;
   check(functions_->all_gather(place_.group, &mine, all.data(), sizeof mine, &request));
   wait(request);
   for (std::size_t r = 0; r < all.size(); ++r) peers_[r].process = all[r];
+  is_open_ = true;
 }
 
 void MpiWorld::wait(MezzoMpiRequest* request) {
@@ -196,7 +175,7 @@ void MpiWorld::wait(MezzoMpiRequest* request) {
       next_poll = now + milliseconds(1);
     }
     if (now > deadline) end_late();
-    Pause()(now - begin);
+    pause_after(now - begin);
   }
 }
 
@@ -364,8 +343,8 @@ void MpiWorld::close() {
         wait(request);
         is_open_ = false;
         {
-          const Watchdog watchdog(timeout_, line_of("MPI did not end within " + seconds_text(timeout_) +
-                                                    ": another process is stopped"));
+          const auto watch = watchdog(timeout_, line_of("MPI did not end within " + seconds_text(timeout_) +
+                                                        ": another process is stopped"));
           functions_->finish();
         }
         progress().set_stage("");

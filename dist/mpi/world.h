@@ -59,8 +59,6 @@ class MpiWorld {
 
   MpiWorld() = default;
   void start();
-  /// Tells all ranks of all processes.
-  void exchange_processes();
   [[noreturn]] void end_late();
   [[noreturn]] void end_here(const std::string& why);
   [[noreturn]] void leave(const std::string& line);

@@ -12,9 +12,11 @@
 #include "mezzo/core/cuda/check.h"
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/value.h"
 #include "mezzo/dist/collectives.h"
 #include "mezzo/dist/nccl/communicator.h"
 #include "mezzo/dist/nccl/nccl.h"
+#include "mezzo/io/json.h"
 
 namespace mezzo::dist {
 
@@ -28,24 +30,14 @@ struct Member {
   std::string error;  ///< why it cannot take part
   std::string id;     ///< of rank 0: NCCL's id, in hexadecimal
 };
-constexpr char kEnd = '\n';
-
 std::string text_of(const Member& member) {
-  std::string error = member.error;
-  for (char& c : error)
-    if (c == kEnd) c = ' ';
-  return member.host + kEnd + member.boot + kEnd + member.gpu + kEnd + error + kEnd + member.id + kEnd;
+  return Value(Value::list(member.host, member.boot, member.gpu, member.error, member.id)).to_string();
 }
 
 Member member_of(const std::string& text) {
-  Member member;
-  std::size_t begin = 0;
-  for (std::string* const field : {&member.host, &member.boot, &member.gpu, &member.error, &member.id}) {
-    const std::size_t end = text.find(kEnd, begin);
-    *field = text.substr(begin, end - begin);
-    begin = end + 1;
-  }
-  return member;
+  const Value fields = io::parse_json(text);
+  return {fields[0].as_string(), fields[1].as_string(), fields[2].as_string(), fields[3].as_string(),
+          fields[4].as_string()};
 }
 
 std::string hexadecimal(const ncclUniqueId& id) {

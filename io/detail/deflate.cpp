@@ -158,52 +158,41 @@ std::size_t InflateSource::read_some(std::span<std::byte> out) {
   return 0;
 }
 
-struct Deflater::State : mezzo::detail::NoCopy {
-  State(const std::string& /*op*/, DeflateFrame frame) {
-    constexpr int kUsualMemory = 8;
-    const int code = ::deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window_bits(frame),
-                                    kUsualMemory, Z_DEFAULT_STRATEGY);
-    if (code != Z_OK) throw std::bad_alloc();
-  }
-  ~State() { ::deflateEnd(&stream); }
-
-  /// Gives zlib all of stream.next_in, and takes what it has.
-  void run(int flush, std::vector<std::byte>& out) {
+std::vector<std::byte> deflated(const std::string& /*op*/, DeflateFrame frame,
+                                std::span<const std::span<const std::byte>> parts) {
+  constexpr int kUsualMemory = 8;
+  z_stream stream{};
+  if (::deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window_bits(frame), kUsualMemory,
+                     Z_DEFAULT_STRATEGY) != Z_OK)
+    throw std::bad_alloc();
+  const std::unique_ptr<z_stream, int (*)(z_stream*)> ended(&stream, ::deflateEnd);
+  std::vector<std::byte> block(kPackedBlock), packed;
+  // Gives zlib all of stream.next_in, and takes what it has.
+  const auto run = [&](int flush) {
     int code = Z_OK;
     do {
       stream.next_out = reinterpret_cast<Bytef*>(block.data());
       stream.avail_out = static_cast<uInt>(block.size());
       code = ::deflate(&stream, flush);
-      out.insert(out.end(), block.data(), block.data() + (block.size() - stream.avail_out));
+      packed.insert(packed.end(), block.data(), block.data() + (block.size() - stream.avail_out));
     } while (stream.avail_out == 0 && code != Z_STREAM_END);
+  };
+  for (std::span<const std::byte> bytes : parts) {
+    while (!bytes.empty()) {
+      const std::size_t count = std::min(bytes.size(), kMostAtOnce);
+      stream.next_in = zlib_bytes(bytes.data());
+      stream.avail_in = static_cast<uInt>(count);
+      run(Z_NO_FLUSH);
+      bytes = bytes.subspan(count);
+    }
   }
-
-  z_stream stream{};
-  std::array<std::byte, kPackedBlock> block{};
-};
-
-void Deflater::write(std::span<const std::byte> bytes, std::vector<std::byte>& out) {
-  while (!bytes.empty()) {
-    const std::size_t count = std::min(bytes.size(), kMostAtOnce);
-    state_->stream.next_in = zlib_bytes(bytes.data());
-    state_->stream.avail_in = static_cast<uInt>(count);
-    state_->run(Z_NO_FLUSH, out);
-    bytes = bytes.subspan(count);
-  }
-}
-
-void Deflater::finish(std::vector<std::byte>& out) {
-  state_->stream.avail_in = 0;
-  state_->run(Z_FINISH, out);
+  run(Z_FINISH);
+  return packed;
 }
 
 #else
 
 struct InflateSource::State {};
-struct Deflater::State {
-  State(const std::string& op, DeflateFrame /*frame*/) { refuse_without_zlib(op); }
-};
-
 InflateSource::InflateSource(std::unique_ptr<ByteSource> packed, DeflateFrame /*frame*/,
                              std::uint64_t /*limit*/)
     : ByteSource(packed->op()) {
@@ -211,15 +200,14 @@ InflateSource::InflateSource(std::unique_ptr<ByteSource> packed, DeflateFrame /*
 }
 
 std::size_t InflateSource::read_some(std::span<std::byte> /*out*/) { return 0; }
-void Deflater::write(std::span<const std::byte> /*bytes*/, std::vector<std::byte>& /*out*/) {}
-void Deflater::finish(std::vector<std::byte>& /*out*/) {}
+std::vector<std::byte> deflated(const std::string& op, DeflateFrame /*frame*/,
+                                std::span<const std::span<const std::byte>> /*parts*/) {
+  refuse_without_zlib(op);
+}
 
 #endif
 
 InflateSource::~InflateSource() = default;
-Deflater::Deflater(const std::string& op, DeflateFrame frame) : state_(std::make_unique<State>(op, frame)) {}
-Deflater::~Deflater() = default;
-
 UnpackedFile::UnpackedFile(const std::string& path, const std::string& op, std::uint64_t limit)
     : UnpackedFile(std::make_unique<InputFile>(path, op), limit) {}
 

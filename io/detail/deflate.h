@@ -62,21 +62,9 @@ class UnpackedFile final : public ByteSource {
   bool is_packed_ = false;
 };
 
-/// Packs bytes piece by piece, at zlib's usual level.
-class Deflater : mezzo::detail::NoCopy {
- public:
-  /// Throws: IoError, beginning with `op`, in a build without zlib.
-  Deflater(const std::string& op, DeflateFrame frame);
-  ~Deflater();
-
-  /// Appends to `out` what is packed of all bytes so far.
-  void write(std::span<const std::byte> bytes, std::vector<std::byte>& out);
-  /// The rest. To be called once, last.
-  void finish(std::vector<std::byte>& out);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
+/// Packs what the parts are one behind the other, at zlib's usual level. Throws: IoError, beginning with
+/// `op`, in a build without zlib.
+[[nodiscard]] std::vector<std::byte> deflated(const std::string& op, DeflateFrame frame,
+                                              std::span<const std::span<const std::byte>> parts);
 
 }  // namespace mezzo::io::detail

@@ -1,4 +1,4 @@
-// The grammar of JSON, without recursion: brackets are on a stack of bytes.
+// The grammar of JSON. Values nest by recursion, which the limit of levels bounds.
 #include "mezzo/io/detail/json_scanner.h"
 
 #include <charconv>
@@ -35,8 +35,8 @@ bool is_too_large(std::string_view text) {
 
 }  // namespace
 
-JsonScanner::JsonScanner(std::string op, JsonText& text, const JsonLimits& limits)
-    : op_(std::move(op)), text_(text), limits_(limits) {}
+JsonScanner::JsonScanner(std::string op, JsonBlocks blocks, const JsonLimits& limits)
+    : op_(std::move(op)), blocks_(std::move(blocks)), limits_(limits) {}
 
 std::string JsonScanner::position() const {
   return "line " + std::to_string(line_) + ", column " + std::to_string(bytes_ - line_begin_) + " (byte " +
@@ -62,7 +62,7 @@ void JsonScanner::fail_at(int byte, std::string_view wanted) {
 
 void JsonScanner::refill() {
   if (text_ended_) return;
-  block_ = text_.next_block();
+  block_ = blocks_(bytes_);
   at_ = 0;
   text_ended_ = block_.empty();
 }
@@ -105,89 +105,67 @@ void JsonScanner::count_value() {
     fail("at most " + std::to_string(limits_.max_values) + " values", "another", "split the file");
 }
 
-void JsonScanner::open(char bracket) {
+void JsonScanner::open() {
+  count_value();
   static_cast<void>(take());
-  if (open_.size() >= limits_.max_depth) {
+  if (depth_ >= limits_.max_depth) {
     fail("at most " + std::to_string(limits_.max_depth) + " levels of lists and maps", "another",
          "nest less");
   }
-  open_ += bracket;
+  ++depth_;
 }
 
-void JsonScanner::close(JsonEvents& events) {
-  static_cast<void>(take());
-  const bool is_map = open_.back() == '{';
-  open_.pop_back();
-  is_map ? events.end_map() : events.end_list();
-}
-
-void JsonScanner::read_key(JsonEvents& events) {
+std::string JsonScanner::read_key() {
   const int byte = peek_past_space();
   if (byte != '"') fail_at(byte, "a key in quotes");
   read_string();
-  events.key(std::move(token_));
+  std::string key = token_;  // of just its length: token_ may have room for twice as much
   const int colon = peek_past_space();
   if (colon != ':') fail_at(colon, "':'");
   static_cast<void>(take());
+  return key;
 }
 
-/// Reads a value; of a list or map that is not empty only the part before its first element. Returns whether
-/// the value is complete.
-bool JsonScanner::begin_value(JsonEvents& events) {
+char JsonScanner::next() {
   const int byte = peek_past_space();
-  if (byte != '-' && !is_digit(byte) &&
-      (byte == kEnd || std::string_view("{[\"tfn").find(static_cast<char>(byte)) == std::string_view::npos)) {
-    fail_at(byte, "a value");
-  }
+  const bool begins =
+      byte != kEnd && (byte == '-' || is_digit(byte) ||
+                       std::string_view("{[\"tfn").find(static_cast<char>(byte)) != std::string_view::npos);
+  if (!begins) fail_at(byte, "a value");
+  return static_cast<char>(byte);
+}
+
+Value JsonScanner::read_scalar() {
+  const char first = next();
   count_value();
-  if (byte == '{' || byte == '[') {
-    open(static_cast<char>(byte));
-    byte == '{' ? events.begin_map() : events.begin_list();
-    if (peek_past_space() == (byte == '{' ? '}' : ']')) {
-      close(events);
-      return true;
-    }
-    if (byte == '{') read_key(events);
-    return false;
-  }
-  if (byte == '"') {
+  if (first == '"') {
     read_string();
-    events.string(std::move(token_));
-  } else if (byte == 't' || byte == 'f') {
-    read_word(byte == 't' ? "true" : "false");
-    events.scalar(byte == 't');
-  } else if (byte == 'n') {
-    read_word("null");
-    events.scalar(nullptr);
-  } else {
-    read_number(events);
+    return token_;
   }
-  return true;
+  if (first == 't' || first == 'f') {
+    read_word(first == 't' ? "true" : "false");
+    return first == 't';
+  }
+  if (first != 'n') return read_number();
+  read_word("null");
+  return nullptr;
 }
 
-/// Reads on behind a value: closing brackets, or up to the next value. Returns whether the text is complete.
-bool JsonScanner::finish_value(JsonEvents& events) {
-  while (!open_.empty()) {
-    const bool is_map = open_.back() == '{';
-    const int byte = peek_past_space();
-    if (byte == ',') {
-      static_cast<void>(take());
-      if (is_map) read_key(events);
-      return false;
-    }
-    if (byte != (is_map ? '}' : ']')) fail_at(byte, is_map ? "',' or '}'" : "',' or ']'");
-    close(events);
-  }
-  if (const int byte = peek_past_space(); byte != kEnd) fail_at(byte, "the end");
-  return true;
+Value JsonScanner::checked(Value::Map&& map) const {
+  if (const std::string* twice = Value::duplicate_key(map))
+    fail("distinct keys", "the key " + quote(*twice) + " twice in the map ending", "remove one");
+  return std::move(map);
 }
 
-void JsonScanner::run(JsonEvents& events) {
+Value JsonScanner::read() {
   skip_mark();
-  do {
-    while (!begin_value(events)) {
-    }
-  } while (!finish_value(events));
+  Value result = value();
+  expect_end();
+  return result;
+}
+
+void JsonScanner::expect_end() {
+  if (const int byte = peek_past_space(); byte != kEnd) fail_at(byte, "the end");
 }
 
 void JsonScanner::read_word(std::string_view word) {
@@ -260,7 +238,7 @@ void JsonScanner::read_digits(std::string_view where) {
   while (is_digit(peek())) token_ += static_cast<char>(take());
 }
 
-void JsonScanner::read_number(JsonEvents& events) {
+Value JsonScanner::read_number() {
   token_.clear();
   if (peek() == '-') token_ += static_cast<char>(take());
   if (peek() == '0') {
@@ -281,7 +259,7 @@ void JsonScanner::read_number(JsonEvents& events) {
     if (peek() == '+' || peek() == '-') token_ += static_cast<char>(take());
     read_digits("a digit of the exponent");
   }
-  events.scalar(number_value(is_integer));
+  return number_value(is_integer);
 }
 
 Value JsonScanner::number_value(bool is_integer) const {
@@ -297,38 +275,6 @@ Value JsonScanner::number_value(bool is_integer) const {
   if (in_range ? std::isfinite(value) : !is_too_large(token_))
     return in_range ? value : (token_.front() == '-' ? -0.0 : 0.0);
   fail("JSON", "number overflow: " + quote(token_, 40), "correct the text there");
-}
-
-std::size_t ValueBuilder::size() const noexcept {
-  if (open_.empty()) return 0;
-  return open_.back().is_map ? open_.back().map.size() : open_.back().list.size();
-}
-
-void ValueBuilder::key(std::string&& text) { open_.back().map.emplace_back(std::move(text), nullptr); }
-
-void ValueBuilder::end_map() {
-  Value::Map map = std::move(open_.back().map);
-  open_.pop_back();
-  if (const std::string* twice = Value::duplicate_key(map)) {
-    scanner_.fail("distinct keys", "the key " + quote(*twice) + " twice in the map ending", "remove one");
-  }
-  place(Value(std::move(map)));
-}
-
-void ValueBuilder::end_list() {
-  Value::List list = std::move(open_.back().list);
-  open_.pop_back();
-  place(Value(std::move(list)));
-}
-
-void ValueBuilder::place(Value value) {
-  if (open_.empty()) {
-    root_ = std::move(value);
-  } else if (open_.back().is_map) {
-    open_.back().map.back().second = std::move(value);
-  } else {
-    open_.back().list.push_back(std::move(value));
-  }
 }
 
 }  // namespace mezzo::io::detail

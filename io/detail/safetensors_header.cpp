@@ -36,10 +36,6 @@ using Entry = TensorEntry;
 /// Fields of a tensor's map at which reading ends, since only three are good.
 constexpr std::size_t kMaxFields = 16;
 constexpr std::size_t kBlockBytes = 65536;
-/// The shortest entry of a tensor: `"":{"dtype":"","shape":[],"data_offsets":[0,0]}` and a comma. A shorter
-/// entry is refused and needs no room.
-constexpr std::size_t kLeastEntry = 48;
-
 /// A list of integers >= 0, or nothing.
 std::optional<std::vector<std::int64_t>> read_sizes(const Value* value) {
   if (value == nullptr || !value->is_list()) return std::nullopt;
@@ -93,141 +89,82 @@ Place read_place(const std::string& op, const Entry& entry, const Value& field, 
   return {static_cast<std::size_t>(begin), static_cast<std::size_t>(end)};
 }
 
-/// Counts the entries of the outer map, and checks the grammar on the way.
-class EntryCounter final : public JsonEvents {
+/// Reads the outer map one entry at a time, checks it, and hands out what is kept of it.
+class EntryReader {
  public:
-  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  EntryReader(const std::string& op, const JsonBlocks& text, std::size_t data_size)
+      : op_(op), data_size_(data_size), scanner_("parse_json", text, kLimits) {}
 
-  void scalar(Value&& /*value*/) override {}
-  void string(std::string&& /*text*/) override {}
-  void begin_map() override { ++depth_; }
-  void key(std::string&& /*text*/) override { count_ += depth_ == 1 ? 1 : 0; }
-  void end_map() override { --depth_; }
-  void begin_list() override { ++depth_; }
-  void end_list() override { --depth_; }
+  /// keep(entry, place) for each tensor; the strings of `__metadata__` go into `metadata`.
+  template <class F>
+  void read(Metadata& metadata, const F& keep) {
+    bool saw_metadata = false;
+    scanner_.read_map([&](const std::string& name) {
+      if (name != kMetadataKey) {
+        const Value value = read_tensor(name);
+        Entry entry = read_entry(op_, name, value);
+        const Place place = read_place(op_, entry, value.at("data_offsets"), data_size_);
+        keep(std::move(entry), place);
+        return;
+      }
+      if (std::exchange(saw_metadata, true)) refuse_twice("the key " + quote(name) + " twice");
+      read_metadata(metadata);
+    });
+  }
 
  private:
-  std::size_t depth_ = 0, count_ = 0;
-};
+  static constexpr JsonLimits kLimits{.max_depth = kMaxHeaderDepth, .max_values = kMaxHeaderValues};
 
-/// Puts one entry of the outer map together at a time, checks it, and keeps what a tensor needs of it.
-class EntryReader final : public JsonEvents {
- public:
-  EntryReader(const std::string& op, const JsonScanner& scanner, std::size_t data_size, ParsedHeader& result)
-      : op_(op), scanner_(scanner), data_size_(data_size), result_(result), builder_(scanner) {}
-
-  void scalar(Value&& value) override {
-    if (in_metadata_ && depth_ == 1 && value.is_null()) {  // as good as none
-      in_metadata_ = false;
-      return;
-    }
-    if (in_metadata_) refuse_metadata(value);
-    check_room();
-    builder_.scalar(std::move(value));
-    finish_entry();
-  }
-
-  void string(std::string&& text) override {
-    if (in_metadata_) return add_metadata(text);
-    check_room();
-    // Of just its length: the scanner's string may have room for twice as much.
-    builder_.string(std::string(text));
-    finish_entry();
-  }
-
-  void begin_map() override {
-    ++depth_;
-    if (depth_ == 1) return;
-    if (in_metadata_ && depth_ == 2) return;
-    if (in_metadata_) refuse_metadata(Value(Value::Map{}));
-    builder_.begin_map();
-  }
-
-  void key(std::string&& text) override {
-    if (depth_ == 1) {
-      name_ = std::string(text);
-      begin_entry();
-    } else if (in_metadata_) {
-      key_ = std::string(text);
-    } else {
-      if (builder_.depth() == 1 && builder_.size() >= kMaxFields) {
-        refuse(op_, "only dtype, shape and data_offsets in tensor " + quote(name_),
+  /// What a tensor's map says, which is refused where it is too long.
+  Value read_tensor(const std::string& name) {
+    const auto no_more_dims = [&](std::size_t size) {
+      if (size >= kMaxFileDims)
+        refuse(op_, "at most " + std::to_string(kMaxFileDims) + " dims in tensor " + quote(name), "more");
+    };
+    if (scanner_.next() != '{') return scanner_.value();
+    Value::Map fields;
+    scanner_.map([&](std::string&& key) {
+      if (fields.size() >= kMaxFields) {
+        refuse(op_, "only dtype, shape and data_offsets in tensor " + quote(name),
                "more than " + std::to_string(kMaxFields) + " fields");
       }
-      builder_.key(std::string(text));
+      fields.emplace_back(std::move(key), scanner_.value(no_more_dims));
+    });
+    return scanner_.checked(std::move(fields));
+  }
+
+  void read_metadata(Metadata& metadata) {
+    if (scanner_.next() != '{') {
+      const Value whole = read_text();
+      if (!whole.is_null()) refuse(op_, "__metadata__ to be a map", to_string(whole.kind()));
+      return;  // as good as none
     }
+    scanner_.map([&](const std::string& key) {
+      const Value text = read_text();
+      if (!text.is_string())
+        refuse(op_, "strings in __metadata__", std::string(to_string(text.kind())) + " under " + quote(key));
+      if (metadata.size() >= kMaxMetadata)
+        refuse(op_, "at most " + std::to_string(kMaxMetadata) + " strings in __metadata__", "more");
+      if (!metadata.emplace(key, text.as_string()).second)
+        refuse_twice("the key " + quote(key) + " twice in __metadata__");
+    });
   }
 
-  void end_map() override {
-    --depth_;
-    if (depth_ == 0) return;
-    if (in_metadata_) {
-      in_metadata_ = false;
-      return;
-    }
-    builder_.end_map();
-    finish_entry();
+  /// A list or map, which is going to be refused, as an empty one.
+  Value read_text() {
+    const char first = scanner_.next();
+    if (first == '[') return Value::List{};
+    return first == '{' ? Value(Value::Map{}) : scanner_.value();
   }
 
-  void begin_list() override {
-    ++depth_;
-    if (in_metadata_) refuse_metadata(Value(Value::List{}));
-    builder_.begin_list();
-  }
-
-  void end_list() override {
-    --depth_;
-    builder_.end_list();
-    finish_entry();
-  }
-
- private:
-  void begin_entry() {
-    in_metadata_ = name_ == kMetadataKey;
-    if (in_metadata_ && std::exchange(saw_metadata_, true)) {
-      scanner_.fail("distinct keys in the header", "the key " + quote(name_) + " twice",
-                    "the file is damaged or was not written as safetensors");
-    }
-  }
-
-  void finish_entry() {
-    if (!builder_.is_complete()) return;
-    const Value value = builder_.take();
-    result_.entries.push_back(read_entry(op_, name_, value));
-    result_.places.push_back(read_place(op_, result_.entries.back(), value.at("data_offsets"), data_size_));
-  }
-
-  /// Refuses one more element of a list that is long enough.
-  void check_room() const {
-    if (builder_.depth() != 2 || builder_.size() < kMaxFileDims) return;
-    refuse(op_, "at most " + std::to_string(kMaxFileDims) + " dims in tensor " + quote(name_), "more");
-  }
-
-  void add_metadata(const std::string& text) {
-    if (depth_ == 1) refuse_metadata(Value(text));
-    if (result_.metadata.size() >= kMaxMetadata)
-      refuse(op_, "at most " + std::to_string(kMaxMetadata) + " strings in __metadata__", "more");
-    if (!result_.metadata.emplace(key_, std::string(text)).second) {
-      scanner_.fail("distinct keys in the header", "the key " + quote(key_) + " twice in __metadata__",
-                    "the file is damaged or was not written as safetensors");
-    }
-  }
-
-  [[noreturn]] void refuse_metadata(const Value& value) const {
-    // depth_ is the depth of the list or map itself, where the value is one.
-    const bool is_whole = depth_ == (value.is_list() || value.is_map() ? 2 : 1);
-    if (is_whole) refuse(op_, "__metadata__ to be a map", to_string(value.kind()));
-    refuse(op_, "strings in __metadata__", std::string(to_string(value.kind())) + " under " + quote(key_));
+  [[noreturn]] void refuse_twice(const std::string& got) const {
+    scanner_.fail("distinct keys in the header", got,
+                  "the file is damaged or was not written as safetensors");
   }
 
   const std::string& op_;
-  const JsonScanner& scanner_;
   std::size_t data_size_;
-  ParsedHeader& result_;
-  ValueBuilder builder_;  ///< of the entry that is being read
-  std::size_t depth_ = 0;
-  bool in_metadata_ = false, saw_metadata_ = false;
-  std::string name_, key_;
+  JsonScanner scanner_;
 };
 
 void check_coverage(const std::string& op, const ParsedHeader& header, std::vector<std::uint32_t>& order,
@@ -271,43 +208,24 @@ void refuse(const std::string& op, std::string_view expected, std::string_view g
   throw IoError(op, expected, got, "the file is damaged or was not written as safetensors");
 }
 
-HeaderInFile::HeaderInFile(InputFile& file, std::size_t begin, std::size_t length)
-    : file_(file), begin_(begin), length_(length), rest_(length) {}
-
-void HeaderInFile::rewind() {
-  rest_ = length_;
-  file_.seek(begin_);
-}
-
-std::string_view HeaderInFile::next_block() {
-  block_.resize(std::min(rest_, kBlockBytes));
-  file_.read(std::as_writable_bytes(std::span(block_)));
-  rest_ -= block_.size();
-  return block_;
-}
-
-ParsedHeader parse_header(const std::string& op, JsonText& text, std::size_t data_size) {
-  const JsonLimits limits{.max_depth = kMaxHeaderDepth, .max_values = kMaxHeaderValues};
+ParsedHeader parse_header(const std::string& op, const JsonBlocks& text, std::size_t data_size) {
   ParsedHeader result;
-  text.rewind();
-  const std::string_view begin = text.next_block().substr(0, 1);
+  const std::string_view begin = text(0).substr(0, 1);
   if (begin != "{") {
     refuse(op, "a header that begins with '{'", begin.empty() ? "an empty header" : quote(begin));
   }
   try {
     std::size_t count = 0;
-    {
-      text.rewind();
-      EntryCounter counter;
-      JsonScanner("parse_json", text, limits).run(counter);
-      count = std::min(counter.count(), text.size() / kLeastEntry + 1);
-    }
+    EntryReader(op, text, data_size).read(result.metadata, [&](Entry&& /*entry*/, Place /*place*/) {
+      ++count;
+    });
+    result.metadata.clear();
     result.entries.reserve(count);
     result.places.reserve(count);
-    text.rewind();
-    JsonScanner scanner("parse_json", text, limits);
-    EntryReader reader(op, scanner, data_size, result);
-    scanner.run(reader);
+    EntryReader(op, text, data_size).read(result.metadata, [&](Entry&& entry, Place place) {
+      result.entries.push_back(std::move(entry));
+      result.places.push_back(place);
+    });
   } catch (const IoError& error) {
     if (error.op() != "parse_json") throw;
     refuse(op, error.expected() + " in the header", error.got());
@@ -345,8 +263,13 @@ FileHeader read_file_header(InputFile& file) {
   FileHeader result;
   result.data_begin = prefix.size() + length;
   result.data_size = static_cast<std::size_t>(file.size() - result.data_begin);
-  HeaderInFile text(file, prefix.size(), length);
-  result.header = parse_header(file.op(), text, result.data_size);
+  std::string block;
+  const auto blocks = [&, length, begin = prefix.size()](std::size_t at) -> std::string_view {
+    block.resize(std::min(length - at, kBlockBytes));
+    file.read_at(begin + at, std::as_writable_bytes(std::span(block)));
+    return block;
+  };
+  result.header = parse_header(file.op(), blocks, result.data_size);
   return result;
 }
 

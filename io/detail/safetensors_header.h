@@ -1,4 +1,4 @@
-// The header of a safetensors file: read twice, first to check the text and count what is in it, then into
+// The header of a safetensors file: read twice, first to check it and to count what is in it, then into
 // memory of just that size. So a hostile header takes no more than a few times its length. And what reader
 // and writer agree on: limits, the reserved key, and how many bytes a tensor has. Not for use outside of io.
 #pragma once
@@ -43,20 +43,6 @@ inline constexpr std::string_view kMetadataKey = "__metadata__";
 /// Throws IoError with the fix for files that are damaged.
 [[noreturn]] void refuse(const std::string& op, std::string_view expected, std::string_view got);
 
-class HeaderInFile final : public JsonText {
- public:
-  /// The `length` bytes of `file`, which outlives this, from byte `begin` on.
-  HeaderInFile(InputFile& file, std::size_t begin, std::size_t length);
-  [[nodiscard]] std::string_view next_block() override;
-  void rewind() override;
-  [[nodiscard]] std::size_t size() const override { return length_; }
-
- private:
-  InputFile& file_;
-  std::size_t begin_, length_, rest_;
-  std::string block_;
-};
-
 /// Where a tensor's bytes are in the data.
 struct Place {
   std::size_t begin, end;
@@ -71,7 +57,7 @@ struct ParsedHeader {
 };
 
 /// Throws IoError, beginning with `op`, for what is no header of `data_size` bytes of data.
-[[nodiscard]] ParsedHeader parse_header(const std::string& op, JsonText& text, std::size_t data_size);
+[[nodiscard]] ParsedHeader parse_header(const std::string& op, const JsonBlocks& text, std::size_t data_size);
 
 /// The length of the header that the first 8 bytes of a file say. Throws IoError, beginning with `op`, where
 /// there are fewer, or it exceeds the file or the limit.

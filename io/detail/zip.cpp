@@ -386,11 +386,7 @@ void ZipWriter::add(const std::string& op, const std::string& name,
     entry.size += part.size();
   }
   std::vector<std::byte> packed;
-  if (method == ZipMethod::deflated) {
-    Deflater deflater(op, DeflateFrame::raw);
-    for (const std::span<const std::byte> part : parts) deflater.write(part, packed);
-    deflater.finish(packed);
-  }
+  if (method == ZipMethod::deflated) packed = deflated(op, DeflateFrame::raw, parts);
   entry.packed_size = method == ZipMethod::deflated ? packed.size() : entry.size;
   write(local_header(entry, zip64_from_, alignment));
   if (method == ZipMethod::deflated) {

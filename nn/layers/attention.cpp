@@ -76,10 +76,7 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
                                           .dtype = options.dtype,
                                           .device = options.device,
                                           .generator = options.generator})),
-      dropout_(options.dropout),
-      batch_first_(options.batch_first),
-      add_zero_attn_(options.add_zero_attn),
-      dropout_generator_(options.dropout_generator) {
+      options_(options) {
   fill(detail::or_default(options.generator));
 }
 
@@ -116,7 +113,7 @@ void MultiheadAttention::require_inputs(const Tensor& query, const Tensor& key, 
                std::to_string(size),
            to_string(x->shape()));
   }
-  const std::size_t batch = batch_first_ ? 0 : 1, length = dims == 3 && batch_first_ ? 1 : 0;
+  const std::size_t batch = options_.batch_first ? 0 : 1, length = dims == 3 && options_.batch_first ? 1 : 0;
   const bool one_batch = dims == 2 || (query.shape()[batch] == key.shape()[batch] &&
                                        query.shape()[batch] == value.shape()[batch]);
   if (one_batch && key.shape()[length] == value.shape()[length]) return;
@@ -130,7 +127,7 @@ Tensor MultiheadAttention::as_heads(const Tensor& x) const {
   shape.push_back(sizes_.embed_dim / sizes_.num_heads);
   const Tensor heads = reshape(x, shape);
   if (heads.dim() == 3) return unsqueeze(transpose(heads, 0, 1), 0);
-  return permute(heads, batch_first_ ? Dims{0, 2, 1, 3} : Dims{1, 2, 0, 3});
+  return permute(heads, options_.batch_first ? Dims{0, 2, 1, 3} : Dims{1, 2, 0, 3});
 }
 
 MultiheadAttention::Heads MultiheadAttention::project(const Tensor& query, const Tensor& key,
@@ -195,7 +192,7 @@ Tensor MultiheadAttention::with_added(const Tensor& heads, const Tensor& bias) c
     const Tensor of_heads = reshape(bias, {1, sizes_.num_heads, 1, heads.size(3)});
     parts.push_back(expand(of_heads.to(heads.dtype()), one));
   }
-  if (add_zero_attn_) parts.push_back(zeros(one, {.dtype = heads.dtype(), .device = heads.device()}));
+  if (options_.add_zero_attn) parts.push_back(zeros(one, {.dtype = heads.dtype(), .device = heads.device()}));
   return cat(parts, 2);
 }
 
@@ -207,8 +204,8 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
   const Tensor mask = joined_mask(heads, masks, is_sample);
   heads.k = with_added(heads.k, bias_k);
   heads.v = with_added(heads.v, bias_v);
-  const double dropout_p = is_training() ? dropout_ : 0;
-  Generator& generator = detail::or_default(dropout_generator_);
+  const double dropout_p = is_training() ? options_.dropout : 0;
+  Generator& generator = detail::or_default(options_.dropout_generator);
   AttentionOutput result;
   Tensor mixed;
   if (masks.need_weights) {
@@ -227,8 +224,9 @@ AttentionOutput MultiheadAttention::forward(const Tensor& query, const Tensor& k
         generator);
   }
   // [N, num_heads, L, ..] back to the query's layout.
-  const Tensor ordered = is_sample ? transpose(squeeze(mixed, 0), 0, 1)
-                                   : permute(mixed, batch_first_ ? Dims{0, 2, 1, 3} : Dims{2, 0, 1, 3});
+  const Tensor ordered = is_sample
+                             ? transpose(squeeze(mixed, 0), 0, 1)
+                             : permute(mixed, options_.batch_first ? Dims{0, 2, 1, 3} : Dims{2, 0, 1, 3});
   Shape shape = query.shape();
   shape.back() = sizes_.embed_dim;
   result.output = out_proj(reshape(ordered, shape));

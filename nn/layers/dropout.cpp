@@ -1,10 +1,9 @@
-// Dropout calls the op dropout. Channel dropout draws one mask value per channel of each sample, which
+// What dropout layers check. Channel dropout draws one mask value per channel of each sample, which
 // broadcasts over the spatial dims.
 #include "mezzo/nn/dropout.h"
 
 #include "mezzo/core/error.h"
 #include "mezzo/nn/layers/layer_support.h"
-#include "mezzo/ops/random.h"
 
 namespace mezzo::nn {
 
@@ -15,18 +14,6 @@ DropoutLayer::DropoutLayer(std::string_view name, double p, Generator* generator
 }
 
 Generator& DropoutLayer::generator() const { return detail::or_default(generator_); }
-
-Dropout::Dropout(double p, Generator* generator) : DropoutLayer("Dropout", p, generator) {}
-Tensor Dropout::forward(const Tensor& x) { return dropout(x, p(), is_training(), generator()); }
-
-AlphaDropout::AlphaDropout(double p, Generator* generator) : DropoutLayer("AlphaDropout", p, generator) {}
-Tensor AlphaDropout::forward(const Tensor& x) { return alpha_dropout(x, p(), is_training(), generator()); }
-
-FeatureAlphaDropout::FeatureAlphaDropout(double p, Generator* generator)
-    : DropoutLayer("FeatureAlphaDropout", p, generator) {}
-Tensor FeatureAlphaDropout::forward(const Tensor& x) {
-  return feature_alpha_dropout(x, p(), is_training(), generator());
-}
 
 template <int kSpatial>
 ChannelDropout<kSpatial>::ChannelDropout(double p, Generator* generator)

@@ -50,10 +50,7 @@ Embedding::Embedding(std::int64_t num_embeddings, std::int64_t embedding_dim, co
     : weight(*this, "weight", unfilled("Embedding", num_embeddings, embedding_dim, options)),
       num_embeddings_(num_embeddings),
       embedding_dim_(embedding_dim),
-      padding_idx_(options.padding_idx),
-      max_norm_(options.max_norm),
-      norm_type_(options.norm_type),
-      scale_grad_by_freq_(options.scale_grad_by_freq) {
+      options_(options) {
   reset_parameters(detail::or_default(options.generator));
 }
 
@@ -61,21 +58,19 @@ Embedding::Embedding(const Embedding& original, ShareTensors /*tag*/)
     : weight(*this, "weight", original.weight),
       num_embeddings_(original.num_embeddings_),
       embedding_dim_(original.embedding_dim_),
-      padding_idx_(original.padding_idx_),
-      max_norm_(original.max_norm_),
-      norm_type_(original.norm_type_),
-      scale_grad_by_freq_(original.scale_grad_by_freq_) {}
+      options_(original.options_) {}
 
-void Embedding::reset_parameters(Generator& generator) { fill(weight, padding_idx_, generator); }
+void Embedding::reset_parameters(Generator& generator) { fill(weight, options_.padding_idx, generator); }
 
 Tensor Embedding::forward(const Tensor& index) { return rows_of(computed_weight(), index); }
 
 Tensor Embedding::rows_of(const Tensor& table, const Tensor& index) const {
-  return embedding(index, table, padding_idx_, scale_grad_by_freq_, max_norm_, norm_type_);
+  return embedding(index, table, options_.padding_idx, options_.scale_grad_by_freq, options_.max_norm,
+                   options_.norm_type);
 }
 
 std::string Embedding::extra_repr() const {
-  return sizes_text(num_embeddings_, embedding_dim_, padding_idx_, max_norm_);
+  return sizes_text(num_embeddings_, embedding_dim_, options_.padding_idx, options_.max_norm);
 }
 
 EmbeddingBag::EmbeddingBag(std::int64_t num_embeddings, std::int64_t embedding_dim,

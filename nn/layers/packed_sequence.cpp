@@ -104,6 +104,27 @@ List starts_of(const std::vector<std::int64_t>& lengths) {
   return starts;
 }
 
+/// For each row of packed data `step * step_stride` behind the row where its sequence begins; sequences are
+/// numbered as the batch had them.
+List packed_rows(const PackedSequence& sequence, std::int64_t step_stride, const List& begins) {
+  List rows;
+  for (std::size_t step = 0; step < sequence.batch_sizes.size(); ++step) {
+    for (std::int64_t k = 0; k < sequence.batch_sizes[step]; ++k) {
+      const auto place = static_cast<std::size_t>(k);
+      const std::size_t n =
+          sequence.sorted_indices.empty() ? place : static_cast<std::size_t>(sequence.sorted_indices[place]);
+      rows.push_back(static_cast<std::int64_t>(step) * step_stride + begins[n]);
+    }
+  }
+  return rows;
+}
+/// The same in a padded batch of so many steps.
+List padded_rows(const PackedSequence& sequence, std::int64_t steps, bool batch_first) {
+  const std::int64_t batch = sequence.num_sequences();
+  return packed_rows(sequence, batch_first ? 1 : batch,
+                     starts_of(List(static_cast<std::size_t>(batch), batch_first ? steps : 1)));
+}
+
 /// Rows of `count` x `count2` places with `rows` at `places` and a value everywhere else, as [d0, d1, ..].
 Tensor spread(const Tensor& rows, const List& places, std::int64_t d0, std::int64_t d1, double value) {
   Shape flat = rows.shape();
@@ -152,20 +173,6 @@ void require_packed(std::string_view name, const PackedSequence& sequence) {
            mezzo::to_string(sorted) + " and " + mezzo::to_string(unsorted));
 }
 
-std::vector<std::int64_t> packed_rows(const PackedSequence& sequence, std::int64_t step_stride,
-                                      std::int64_t sequence_stride) {
-  List rows;
-  rows.reserve(static_cast<std::size_t>(sequence.data.defined() ? sequence.data.size(0) : 0));
-  for (std::size_t step = 0; step < sequence.batch_sizes.size(); ++step) {
-    for (std::int64_t k = 0; k < sequence.batch_sizes[step]; ++k) {
-      const std::int64_t n =
-          sequence.sorted_indices.empty() ? k : sequence.sorted_indices[static_cast<std::size_t>(k)];
-      rows.push_back(static_cast<std::int64_t>(step) * step_stride + n * sequence_stride);
-    }
-  }
-  return rows;
-}
-
 }  // namespace detail
 
 std::int64_t PackedSequence::num_sequences() const { return batch_sizes.empty() ? 0 : batch_sizes[0]; }
@@ -189,8 +196,7 @@ PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int6
   if (batch == 0) throw ValueError(kName, "at least one sequence", to_string(x.shape()), "check the batch");
   require_lengths(kName, lengths, batch, 1, steps);
   PackedSequence result = plan(kName, lengths, options.enforce_sorted);
-  const List rows =
-      options.batch_first ? detail::packed_rows(result, 1, steps) : detail::packed_rows(result, batch, 1);
+  const List rows = padded_rows(result, steps, options.batch_first);
   result.data = index_select(as_rows(x), 0, detail::row_list(rows, x.device()));
   return result;
 }
@@ -201,16 +207,7 @@ PackedSequence pack_sequence(TensorList sequences, bool enforce_sorted) {
   require_lengths(kName, lengths, static_cast<std::int64_t>(lengths.size()), 1,
                   std::numeric_limits<std::int64_t>::max());
   PackedSequence result = plan(kName, lengths, enforce_sorted);
-  const List starts = starts_of(lengths);
-  List rows;
-  for (std::size_t step = 0; step < result.batch_sizes.size(); ++step) {
-    for (std::int64_t k = 0; k < result.batch_sizes[step]; ++k) {
-      const auto place = static_cast<std::size_t>(k);
-      const std::size_t n =
-          result.sorted_indices.empty() ? place : static_cast<std::size_t>(result.sorted_indices[place]);
-      rows.push_back(starts[n] + static_cast<std::int64_t>(step));
-    }
-  }
+  const List rows = packed_rows(result, 1, starts_of(lengths));
   const Tensor all = cat(sequences, 0);
   result.data = index_select(all, 0, detail::row_list(rows, all.device()));
   return result;
@@ -228,7 +225,7 @@ PaddedSequence pad_packed_sequence(const PackedSequence& sequence, const PadPack
   const std::int64_t batch = sequence.num_sequences();
   layout::checked_numel(kName, {batch, steps});
   const bool first = options.batch_first;
-  const List rows = first ? detail::packed_rows(sequence, 1, steps) : detail::packed_rows(sequence, batch, 1);
+  const List rows = padded_rows(sequence, steps, first);
   return {spread(sequence.data, rows, first ? batch : steps, first ? steps : batch, options.padding_value),
           sequence.lengths()};
 }

@@ -189,22 +189,6 @@ Tensor RecurrentLayer::start(std::size_t which, const Tensor& state, const Tenso
                    "its first dim counts layers and directions");
 }
 
-RecurrentLayer::Run RecurrentLayer::run_layer(const Steps& steps, std::span<const Tensor> states,
-                                              std::int64_t layer) {
-  std::vector<Tensor> outputs;
-  std::array<std::vector<Tensor>, 2> finals;
-  for (std::int64_t direction = 0; direction < directions(); ++direction) {
-    Tensors own;
-    for (const Tensor& state : states) own.push_back(select(state, 0, layer * directions() + direction));
-    const Run run = run_direction(steps, own, params(layer, direction == 1), direction == 1);
-    outputs.push_back(run.output);
-    for (std::size_t s = 0; s < states.size(); ++s) finals[s].push_back(run.states[s]);
-  }
-  Run result{outputs.size() == 1 ? outputs[0] : cat(outputs, -1), {}};
-  for (std::size_t s = 0; s < states.size(); ++s) result.states.push_back(stack(finals[s]));
-  return result;
-}
-
 RecurrentLayer::Run RecurrentLayer::run_layers(const Steps& steps, std::span<const Tensor> states) {
   Run result{steps.x, {}};
   std::array<std::vector<Tensor>, 2> finals;
@@ -213,10 +197,18 @@ RecurrentLayer::Run RecurrentLayer::run_layers(const Steps& steps, std::span<con
       result.output = mezzo::dropout(result.output, options_.dropout, is_training(),
                                      detail::or_default(options_.dropout_generator));
     }
-    result = run_layer({result.output, steps.packed}, states, layer);
-    for (std::size_t s = 0; s < states.size(); ++s) finals[s].push_back(result.states[s]);
+    std::vector<Tensor> outputs;
+    for (std::int64_t direction = 0; direction < directions(); ++direction) {
+      const bool reverse = direction == 1;
+      Tensors own;
+      for (const Tensor& state : states) own.push_back(select(state, 0, layer * directions() + direction));
+      const Run run = run_direction({result.output, steps.packed}, own, params(layer, reverse), reverse);
+      outputs.push_back(run.output);
+      for (std::size_t s = 0; s < states.size(); ++s) finals[s].push_back(run.states[s]);
+    }
+    result.output = outputs.size() == 1 ? outputs[0] : cat(outputs, -1);
   }
-  for (std::size_t s = 0; s < states.size(); ++s) result.states[s] = cat(finals[s], 0);
+  for (std::size_t s = 0; s < states.size(); ++s) result.states.push_back(stack(finals[s]));
   return result;
 }
 

@@ -31,15 +31,14 @@ struct Whereabouts {
 Whereabouts whereabouts_of(const Module& top) {
   Whereabouts result;
   PointerSet seen;
-  walk(
-      top, [&](const Module& module) { return seen.insert(&module).second; },
-      [&](const Module& module) {
-        each_tensor(module, [&](const Tensor& tensor) {
-          if (!result.device) result.device = tensor.device();
-          if (!result.dtype && is_floating(tensor.dtype())) result.dtype = tensor.dtype();
-        });
-        return !result.device || !result.dtype;
-      });
+  nn::detail::walk(top, [&](const std::string& /*path*/, const Module& module) {
+    if ((result.device && result.dtype) || !seen.insert(&module).second) return false;
+    each_tensor(module, [&](const Tensor& tensor) {
+      if (!result.device) result.device = tensor.device();
+      if (!result.dtype && is_floating(tensor.dtype())) result.dtype = tensor.dtype();
+    });
+    return true;
+  });
   return result;
 }
 
@@ -64,15 +63,14 @@ void bring(const std::vector<Tensor>& tensors, const Module& root, const Replace
 
 Inventory::Added Inventory::add(Module& top) {
   Added added;
-  walk(
-      top, [&](const Module& module) { return modules.insert(&module).second; },
-      [&](Module& module) {
-        added.modules.push_back(&module);
-        each_tensor(module, [&](const Tensor& tensor) {
-          if (tensors.insert(&tensor.impl()).second) added.tensors.push_back(tensor);
-        });
-        return true;
-      });
+  nn::detail::walk(top, [&](const std::string& /*path*/, Module& module) {
+    if (!modules.insert(&module).second) return false;
+    added.modules.push_back(&module);
+    each_tensor(module, [&](const Tensor& tensor) {
+      if (tensors.insert(&tensor.impl()).second) added.tensors.push_back(tensor);
+    });
+    return true;
+  });
   return added;
 }
 

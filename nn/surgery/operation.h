@@ -15,23 +15,6 @@ namespace mezzo::nn::surgery {
 
 using PointerSet = std::unordered_set<const void*>;
 
-/// Calls visit(module) for `top` and all below it, parents first, each time one is reached that is
-/// `wanted(module)`, until visit returns false. The stack stays flat, however deep the model is.
-template <class M, class Wanted, class Visit>
-void walk(M& top, const Wanted& wanted, const Visit& visit) {
-  std::vector<M*> waiting{&top};
-  while (!waiting.empty()) {
-    M& module = *waiting.back();
-    waiting.pop_back();
-    if (!wanted(module)) continue;
-    if (!visit(module)) return;
-    const auto slots = module.child_slots();
-    for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
-      if ((*slot)->module()) waiting.push_back((*slot)->module().get());
-    }
-  }
-}
-
 /// The inventory of a model.
 struct Inventory {
   struct Added {

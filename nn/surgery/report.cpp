@@ -52,13 +52,9 @@ std::string detail::subclass_reason(const std::type_info& base) {
 
 std::vector<const Module*> detail::modules_below(const Module& root) {
   std::vector<const Module*> result;
-  PointerSet seen;
-  walk(
-      root, [&](const Module& module) { return seen.insert(&module).second; },
-      [&](const Module& module) {
-        if (&module != &root) result.push_back(&module);
-        return true;
-      });
+  for (const auto& [path, module] : root.named_modules()) {
+    if (module != &root) result.push_back(module);
+  }
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include "mezzo/core/error.h"
 #include "mezzo/ops/cast.h"
+#include "mezzo/optim/detail/saved_state.h"
 #include "mezzo/optim/lbfgs.h"
 
 namespace mezzo::optim {
@@ -10,41 +11,6 @@ namespace mezzo::optim {
 namespace {
 
 constexpr std::string_view kLoadLbfgs = "LBFGS.load_state_dict";
-
-/// Saved tensors, taken by name as vectors of one length.
-class SavedVectors {
- public:
-  SavedVectors(const OptimizerState& state, std::int64_t length, DType dtype, Device device)
-      : state_(state), length_(length), dtype_(dtype), device_(device) {}
-  /// A copy of the saved tensor with that name. Throws: StateError, ShapeError, DTypeError.
-  Tensor take(const std::string& name) {
-    for (const auto& [key, tensor] : state_.tensors) {
-      if (key != name || !tensor.defined()) continue;
-      if (tensor.shape() != Shape{length_}) {
-        throw ShapeError(kLoadLbfgs, name + " of shape [" + std::to_string(length_) + "]",
-                         to_string(tensor.shape()), "it was saved with other parameters");
-      }
-      if (!is_floating(tensor.dtype()))
-        throw DTypeError(kLoadLbfgs, "a floating " + name, to_string(tensor.dtype()), "check the file");
-      ++taken_;
-      return clone(to(to(tensor.detach(), device_), dtype_));
-    }
-    throw StateError(kLoadLbfgs, "a tensor " + name, "none", "check the file");
-  }
-  /// Throws: StateError when there are others.
-  void require_all_taken() const {
-    if (taken_ == state_.tensors.size()) return;
-    throw StateError(kLoadLbfgs, std::to_string(taken_) + " tensors", std::to_string(state_.tensors.size()),
-                     "check the file");
-  }
-
- private:
-  const OptimizerState& state_;
-  std::int64_t length_;
-  DType dtype_;
-  Device device_;
-  std::size_t taken_ = 0;
-};
 
 std::string numbered(const char* name, std::size_t i) { return name + std::to_string(i); }
 
@@ -109,20 +75,25 @@ void LBFGS::load_state_dict(const OptimizerState& state) {
                   .memories = {}};
   std::int64_t length = 0;
   for (const auto& [name, tensor] : parameters_) length += tensor.numel();
-  SavedVectors vectors(state, length, dtype_, parameters_.front().second.device());
+  SavedState tensors(kLoadLbfgs, state);
+  const auto take = [&](const std::string& key) {
+    const Tensor tensor = tensors.take(key, {length}, true);
+    if (!tensor.defined()) throw StateError(kLoadLbfgs, "a tensor " + key, "none", "check the file");
+    return clone(to(to(tensor.detach(), parameters_.front().second.device()), dtype_));
+  };
   const Value::List& inverses = saved.at("ro").as_list();
   if (std::ssize(inverses) > options.history_size || (history.iterations == 0 && !inverses.empty()))
     throw StateError(kLoadLbfgs, "at most history_size memories", std::to_string(inverses.size()),
                      "check the file");
   for (std::size_t i = 0; i < inverses.size(); ++i) {
-    history.memories.push_back({vectors.take(numbered("old_dirs.", i)),
-                                vectors.take(numbered("old_stps.", i)), inverses[i].as_double()});
+    history.memories.push_back(
+        {take(numbered("old_dirs.", i)), take(numbered("old_stps.", i)), inverses[i].as_double()});
   }
   if (history.iterations > 0) {
-    history.direction = vectors.take("d");
-    history.gradient = vectors.take("prev_flat_grad");
+    history.direction = take("d");
+    history.gradient = take("prev_flat_grad");
   }
-  vectors.require_all_taken();
+  tensors.require_empty();
   options_ = options;
   history_ = std::move(history);
 }

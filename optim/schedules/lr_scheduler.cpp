@@ -113,14 +113,6 @@ bool LRScheduler::recording() const {
   return device_.is_cuda() && cuda::current_stream(device_).is_capturing();
 }
 
-void LRScheduler::hold_memory() const {
-  mezzo::detail::Recording* const graph = mezzo::detail::Recording::of(device_);
-  if (graph == nullptr) return;
-  for (const Tensor& memory : memory_) graph->hold(memory.impl().storage);
-  graph->hold(groups_on_device_.impl().storage);
-  graph->hold(step_.impl().storage);
-}
-
 void LRScheduler::advance(std::int64_t by, const StepOutcome& outcome) const {
   kernels::AdvanceScheduleFn advance{};
   advance.groups = pointer_to<const kernels::ScheduledGroup>(groups_on_device_);
@@ -148,7 +140,13 @@ void LRScheduler::step(const StepOutcome& outcome) {
     step_on_host(outcome);
     return;
   }
-  if (recording()) hold_memory();
+  // The captured kernels have the schedule's addresses.
+  if (mezzo::detail::Recording* const graph = mezzo::detail::Recording::of(device_);
+      recording() && graph != nullptr) {
+    for (const Tensor& memory : memory_) graph->hold(memory.impl().storage);
+    graph->hold(groups_on_device_.impl().storage);
+    graph->hold(step_.impl().storage);
+  }
   recorded_ = recorded_ || recording();
   if (recorded_ || outcome.record.defined()) steps_known_ = false;
   ++steps_;

@@ -47,12 +47,6 @@ std::size_t Schedule::Piece::groups() const {
   return std::max(nodes.values().size(), lambdas.values().size());
 }
 
-Schedule::Schedule(const Schedule& other) = default;
-Schedule::Schedule(Schedule&& other) noexcept = default;
-Schedule& Schedule::operator=(const Schedule& other) = default;
-Schedule& Schedule::operator=(Schedule&& other) noexcept = default;
-Schedule::~Schedule() = default;
-
 Schedule::Schedule(std::string name, std::vector<Piece> pieces)
     : name_(std::move(name)), pieces_(std::move(pieces)) {}
 

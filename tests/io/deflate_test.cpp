@@ -109,12 +109,11 @@ TEST_F(Deflate, WhatIsPackedComesBack) {
   for (int i = 0; i < 40'000; ++i) text += std::to_string(i * 7919 % 10'007) + " ";
   for (const DeflateFrame frame : {DeflateFrame::raw, DeflateFrame::gzip}) {
     for (const std::size_t step : {999UL, 1UL << 20}) {
-      Deflater deflater("pack", frame);
-      std::vector<std::byte> packed;
       const auto bytes = std::as_bytes(std::span(text));
+      std::vector<std::span<const std::byte>> parts;
       for (std::size_t at = 0; at < bytes.size(); at += step)
-        deflater.write(bytes.subspan(at, std::min(step, bytes.size() - at)), packed);
-      deflater.finish(packed);
+        parts.push_back(bytes.subspan(at, std::min(step, bytes.size() - at)));
+      const std::vector<std::byte> packed = deflated("pack", frame, parts);
       EXPECT_LT(packed.size(), text.size() / 2);
       const auto* const begin = reinterpret_cast<const char*>(packed.data());
       InputFile file(written("a", {begin, packed.size()}), "unpack");
@@ -122,17 +121,12 @@ TEST_F(Deflate, WhatIsPackedComesBack) {
       EXPECT_EQ(drained(source, 4096), text);
     }
   }
-  Deflater deflater("pack", DeflateFrame::raw);
-  std::vector<std::byte> packed;
-  deflater.finish(packed);
-  EXPECT_EQ(packed.size(), 2U) << "an empty last block";
+  EXPECT_EQ(deflated("pack", DeflateFrame::raw, {}).size(), 2U) << "an empty last block";
 }
 
 TEST_F(Deflate, BareDataMustEndWhereTheFileDoes) {
-  Deflater deflater("pack", DeflateFrame::raw);
-  std::vector<std::byte> packed;
-  deflater.write(std::as_bytes(std::span("text", 4)), packed);
-  deflater.finish(packed);
+  const auto bytes = std::as_bytes(std::span("text", 4));
+  std::vector<std::byte> packed = deflated("pack", DeflateFrame::raw, {&bytes, 1});
   packed.push_back(std::byte{0});
   InputFile file(written("a", {reinterpret_cast<const char*>(packed.data()), packed.size()}), "unpack");
   InflateSource source(std::make_unique<FileRange>(file, 0, file.size()), DeflateFrame::raw, 100);
@@ -148,7 +142,7 @@ TEST(WithoutZlib, PackedFilesAreRefusedWithTheCure) {
       "unpack '" + made_by_python("members.gz") +
           "': expected a build with zlib, got compressed data and a build without it; install zlib1g-dev "
           "and build mezzo again, or uncompress the file (gunzip, unzip)");
-  EXPECT_THROW(static_cast<void>(Deflater("pack", DeflateFrame::raw)), IoError);
+  EXPECT_THROW(static_cast<void>(deflated("pack", DeflateFrame::raw, {})), IoError);
 }
 
 }  // namespace

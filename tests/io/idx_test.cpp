@@ -87,10 +87,8 @@ TEST_F(Idx, PackedFilesAreUnpacked) {
 
 /// As gzip packs it.
 std::string gzipped(const std::string& text) {
-  std::vector<std::byte> packed;
-  detail::Deflater deflater("pack", detail::DeflateFrame::gzip);
-  deflater.write(std::as_bytes(std::span(text)), packed);
-  deflater.finish(packed);
+  const auto bytes = std::as_bytes(std::span(text));
+  const std::vector<std::byte> packed = detail::deflated("pack", detail::DeflateFrame::gzip, {&bytes, 1});
   return {reinterpret_cast<const char*>(packed.data()), packed.size()};
 }
 

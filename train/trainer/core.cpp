@@ -71,10 +71,15 @@ TrainerCore::TrainerCore(TrainerOptions options)
   // A mean over probabilities is one over samples.
   weighs_samples_ = call_.weighs_samples() || (!call_.weighs_on_host() && smooths_targets(options_));
   if (!options_.module_precision.empty()) rules_.emplace(state_.model, options_.module_precision);
-  if (options_.parallel.defined())
-    open_parallel();
-  else
+  if (options_.parallel.defined()) {
+    ParallelRun run(options_.parallel);
+    // One process in fast mode has nothing to share: its steps are those without the option.
+    const bool is_alone = run.size() == 1 && !run.is_deterministic() && options_.parallel.made() == nullptr &&
+                          !options_.optimizer.maker().make;
+    if (!is_alone) parallel_ = std::move(run);
+  } else {
     warn_of_processes();
+  }
   list_callbacks();
   make_logger();
   prepare_optimizer();
@@ -98,14 +103,6 @@ void TrainerCore::prepare_optimizer() {
   }
   if (options_.optimizer.maker().make) return;
   make_schedule();
-}
-
-void TrainerCore::open_parallel() {
-  ParallelRun run(options_.parallel);
-  // One process in fast mode has nothing to share: its steps are those without the option.
-  const bool is_alone = run.size() == 1 && !run.is_deterministic() && options_.parallel.made() == nullptr &&
-                        !options_.optimizer.maker().make;
-  if (!is_alone) parallel_ = std::move(run);
 }
 
 void TrainerCore::share_model() {
@@ -217,16 +214,6 @@ void TrainerCore::event(Event event) {
   }
 }
 
-void TrainerCore::compare_rates(const Value& saved) const {
-  if (saved == first_rates_) return;
-  warn_once(
-      "trainer_learning_rate",
-      "Trainer::load_checkpoint: expected a training that began with the learning rates " +
-          first_rates_.to_string() + ", as this one, got " + saved.to_string() +
-          ", so it goes on with the checkpoint's; set others by state().optimizer->set_lr, or begin with "
-          "load_weights_only");
-}
-
 Value TrainerCore::state_dict() const {
   Value results = Value::Map{};
   for (const auto& [name, value] : state_.eval_results) results.set(name, value);
@@ -252,7 +239,14 @@ void TrainerCore::load_state_dict(const Value& value) {
   const bool counts = !parallel_.is_alone() && value.contains("evaluations");
   const std::int64_t evaluations = counts ? saved_count(kLoad, value, "evaluations") : 0;
   const bool stopped = value.contains("stopped") && value.at("stopped").as_bool();
-  if (value.contains("first_rates")) compare_rates(value.at("first_rates"));
+  if (const Value* const saved = value.find("first_rates"); saved != nullptr && *saved != first_rates_) {
+    warn_once(
+        "trainer_learning_rate",
+        "Trainer::load_checkpoint: expected a training that began with the learning rates " +
+            first_rates_.to_string() + ", as this one, got " + saved->to_string() +
+            ", so it goes on with the checkpoint's; set others by state().optimizer->set_lr, or begin with "
+            "load_weights_only");
+  }
   state_.time.load_state_dict(value.at("time"));
   evaluated_at_ = evaluated;
   was_stopped_ = stopped;

@@ -74,7 +74,6 @@ class TrainerCore {
 
   // core.cpp
   void prepare_optimizer();
-  void open_parallel();
   /// Makes the DataParallel, and the optimizer of it that the options ask for.
   void share_model();
   void make_schedule();
@@ -84,7 +83,6 @@ class TrainerCore {
   /// Batches at the end of the training, by what is known; 0: nobody knows.
   [[nodiscard]] std::int64_t total_batches() const;
   void collect_parts();
-  void compare_rates(const Value& saved) const;
   void event(Event event);
   [[nodiscard]] bool asks(Event event) const { return !by_event_[static_cast<std::size_t>(event)].empty(); }
 
@@ -95,7 +93,6 @@ class TrainerCore {
   void load_file(const std::string& path);
   /// Loads all parts; warns where callbacks' parts differ.
   void load_parts(const std::string& path);
-  void load_weights(const std::string& path);
   void save_now();
   /// Writes save.best_weights if an evaluation that has just ended is the best.
   void save_best_weights();
@@ -152,7 +149,6 @@ class TrainerCore {
   void backward(const Tensor& loss);
   /// Throws: DTypeError unless its tensors are of the dtypes of the first batch.
   void check_dtypes(const AnyBatch& batch);
-  [[noreturn]] void refuse_dtypes(const AnyBatch& batch) const;
 
   // parallel_step.cpp
   /// train_microbatches over all ranks: gradients of this rank's share, the mean loss of all.

@@ -71,6 +71,7 @@ class Counting {
   }
   /// Of all ranks' parts; the same on all ranks.
   [[nodiscard]] EvalResults results(const ParallelRun& run) {
+    if (run.is_alone()) return results();
     std::vector<Metric*> all = everything();
     bool has_all = true;
     for (std::size_t m = 0; m < all.size(); ++m) {
@@ -200,7 +201,7 @@ EvalResults TrainerCore::evaluate(const AnyLoader& loader) {
       },
       [&](std::int64_t batches) {
         require_batches("Trainer::eval", batches);
-        state_.eval_results = parallel_.is_alone() ? counting.results() : counting.results(parallel_);
+        state_.eval_results = counting.results(parallel_);
         if (is_own) save_best_weights();
       });
   if (is_own) evaluated_at_ = state_.time.batch;

@@ -161,7 +161,7 @@ std::optional<TrainerCore::StepBatches> TrainerCore::next_batches() {
     is_epoch_open_ = false;
     return std::nullopt;
   }
-  if (options_.tokens.call) step.tokens = parallel_.sum(step.tokens);
+  if (options_.tokens.call) step.tokens = parallel_.reduced(step.tokens, dist::ReduceOp::sum);
   state_.batch_samples = step.samples;
   return step;
 }
@@ -208,7 +208,10 @@ void TrainerCore::end_epoch() {
 void TrainerCore::agree_on_stop() {
   const bool has_signal =
       is_signalled_ || (options_.on_signal == OnSignal::save_and_stop && signal_has_come != 0);
-  const std::int64_t wish = parallel_.largest(has_signal ? 2 : state_.stop_requested_ ? 1 : 0);
+  const std::int64_t wish = parallel_.reduced(has_signal               ? 2
+                                              : state_.stop_requested_ ? 1
+                                                                       : 0,
+                                              dist::ReduceOp::max);
   state_.stop_requested_ = wish > 0;
   is_signalled_ = wish == 2;
 }

@@ -312,7 +312,7 @@ std::string ParallelRun::of_first(const std::string& text) const {
 bool ParallelRun::add_up(const Metric& metric, const std::vector<std::vector<Tensor>>& parts) const {
   const PlainOps plain;
   const std::vector<Tensor>& own = metric.state();
-  if (largest(own.empty() ? 0 : 1) == 0) return true;
+  if (reduced(own.empty() ? 0 : 1, dist::ReduceOp::max) == 0) return true;
   const Device device =
       own.empty() ? made_->reducer().parameters().front().second.device() : own.front().device();
   const std::vector<Tensor> nothing = metric.empty_state(device);

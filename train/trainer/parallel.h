@@ -58,9 +58,6 @@ class ParallelRun {
   [[nodiscard]] Share next(detail::LoaderFace& loader);
   /// Numbers of this rank's parts of a step: [first, last).
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> own_parts() const noexcept;
-  [[nodiscard]] std::int64_t own_part_count() const noexcept {
-    return own_parts().second - own_parts().first;
-  }
   /// Samples of a part within this rank's share: begin and length.
   [[nodiscard]] std::pair<std::int64_t, std::int64_t> range_of(std::int64_t part, std::int64_t whole) const;
   /// A share, or in deterministic mode its parts that have samples, each with its number among this rank's
@@ -106,10 +103,8 @@ class ParallelRun {
   /// The sum of such numbers over all ranks' parts, f64, on `device`, the same for all ranks. In
   /// deterministic mode it has the same bits for any number of ranks.
   [[nodiscard]] Tensor sum_of_parts(const std::vector<Tensor>& numbers, Device device) const;
-  [[nodiscard]] std::int64_t sum(std::int64_t number) const { return reduced(number, dist::ReduceOp::sum); }
-  [[nodiscard]] std::int64_t largest(std::int64_t number) const {
-    return reduced(number, dist::ReduceOp::max);
-  }
+  /// The sum, or the largest, of all ranks' numbers.
+  [[nodiscard]] std::int64_t reduced(std::int64_t number, dist::ReduceOp op) const;
   /// Rank 0's value.
   [[nodiscard]] double of_first(double number) const;
   [[nodiscard]] std::string of_first(const std::string& text) const;
@@ -133,7 +128,6 @@ class ParallelRun {
   void settle(const std::exception_ptr& error) const;
 
  private:
-  [[nodiscard]] std::int64_t reduced(std::int64_t number, dist::ReduceOp op) const;
   /// Where small numbers travel: the CPU, or the device where only NCCL moves data.
   [[nodiscard]] Device number_device() const;
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "mezzo/core/error.h"
 #include "mezzo/core/warning.h"
@@ -72,12 +73,9 @@ bool TrainerCore::load_latest() {
     for (auto step = steps.rbegin(); step != steps.rend(); ++step)
       list += checkpoints_->path_of(*step) + "\n";
   }
-  list = parallel_.of_first(list);
+  std::istringstream paths(parallel_.of_first(list));
   std::string damage;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = list.find('\n', begin);
-    const std::string path = list.substr(begin, end - begin);
-    begin = end + 1;
+  for (std::string path; std::getline(paths, path);) {
     require_readable(parallel_, path, true);
     try {
       load_parts(path);
@@ -94,10 +92,13 @@ bool TrainerCore::load_latest() {
 
 void TrainerCore::load_file(const std::string& path) {
   require_readable(parallel_, path);
-  if (options_.load_weights_only)
-    load_weights(path);
-  else
+  if (options_.load_weights_only) {
+    // A checkpoint has the model's tensors under "model."; a file of weights alone has them as they are.
+    const auto report = train::load_checkpoint(path, {{"model", state_.model}}, {.strict = false});
+    if (!report.missing.empty()) train::load_checkpoint(path, {{"", state_.model}});
+  } else {
     load_parts(path);
+  }
   was_stopped_ = false;  // what goes on from a file that the program names is another training
 }
 
@@ -107,12 +108,6 @@ void TrainerCore::load_parts(const std::string& path) {
   warn_once("trainer_callbacks", "Trainer::load_checkpoint: expected the callbacks of '" + path +
                                      "', got others: " + nn::to_string(report) +
                                      "; what is missing begins anew, what is unexpected is dropped");
-}
-
-void TrainerCore::load_weights(const std::string& path) {
-  // A checkpoint has the model's tensors under "model."; a file of weights alone has them as they are.
-  const auto report = train::load_checkpoint(path, {{"model", state_.model}}, {.strict = false});
-  if (!report.missing.empty()) train::load_checkpoint(path, {{"", state_.model}});
 }
 
 void TrainerCore::save(const std::string& path) {

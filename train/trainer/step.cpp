@@ -12,28 +12,17 @@
 namespace mezzo::train {
 
 void TrainerCore::check_dtypes(const AnyBatch& batch) {
-  const bool is_first = batch_dtypes_.empty();
-  std::size_t i = 0;
-  bool is_alike = true;
+  std::vector<DType> found;
   batch.visit([&](Tensor& tensor) {
-    if (!tensor.defined()) return;
-    if (is_first) batch_dtypes_.push_back(tensor.dtype());
-    is_alike = is_alike && i < batch_dtypes_.size() && batch_dtypes_[i] == tensor.dtype();
-    ++i;
+    if (tensor.defined()) found.push_back(tensor.dtype());
   });
-  if (!is_alike || i != batch_dtypes_.size()) refuse_dtypes(batch);
-}
-
-void TrainerCore::refuse_dtypes(const AnyBatch& batch) const {
+  if (batch_dtypes_.empty()) batch_dtypes_ = found;
+  if (found == batch_dtypes_) return;
   const auto text = [](const std::vector<DType>& dtypes) {
     std::string names;
     for (const DType dtype : dtypes) names += (names.empty() ? "" : ", ") + std::string(to_string(dtype));
     return "tensors of " + (names.empty() ? std::string("no dtype") : names);
   };
-  std::vector<DType> found;
-  batch.visit([&](Tensor& tensor) {
-    if (tensor.defined()) found.push_back(tensor.dtype());
-  });
   throw DTypeError("Trainer::fit", "batches like the first one: " + text(batch_dtypes_),
                    text(found) + " at batch " + std::to_string(state_.time.batch),
                    "let the loader give the same kinds of tensors every time");
@@ -156,7 +145,8 @@ void TrainerCore::weigh(std::vector<Piece>& pieces, const StepBatches& step) con
     return;
   }
   const PlainOps plain;
-  std::vector<Tensor> weights, sums(static_cast<std::size_t>(parallel_.own_part_count()));
+  const auto [first, last] = parallel_.own_parts();
+  std::vector<Tensor> weights, sums(static_cast<std::size_t>(last - first));
   for (const Piece& piece : pieces) {
     weights.push_back(call_.weight(piece.batch));
     Tensor& sum = sums[static_cast<std::size_t>(piece.part)];

@@ -23,28 +23,6 @@ constexpr std::int64_t kLegacyVersion = 1001;
   throw IoError(op, expected, got, "fetch or write the file again");
 }
 
-/// The bytes of a file, taken one part after the other.
-class LegacyBytes {
- public:
-  explicit LegacyBytes(const InputFile& file) : map_(make_ref<MappedFile>(file)) {}
-
-  [[nodiscard]] std::uint64_t at() const noexcept { return at_; }
-  [[nodiscard]] std::span<const std::byte> rest() const { return map_->bytes().subspan(at_); }
-  void skip(std::uint64_t count) { at_ += static_cast<std::size_t>(count); }
-
-  Pickled pickle(std::string_view what) {
-    std::size_t used = 0;
-    const std::span<const std::byte> bytes = rest().first(std::min(rest().size(), kMaxPickleBytes));
-    Pickled pickled = unpickle(map_->op(), bytes, what, &used);
-    skip(used);
-    return pickled;
-  }
-
- private:
-  Ref<MappedFile> map_;
-  std::size_t at_ = 0;
-};
-
 }  // namespace
 
 bool is_legacy_file(std::span<const std::byte> begin) noexcept {
@@ -54,17 +32,24 @@ bool is_legacy_file(std::span<const std::byte> begin) noexcept {
 
 LegacyFile read_legacy_file(const InputFile& file) {
   const std::string& op = file.op();
-  LegacyBytes bytes(file);
-  static_cast<void>(bytes.pickle("the first pickle"));
-  const TorchTree version = bytes.pickle("the second pickle").tree;
+  const Ref<MappedFile> map = make_ref<MappedFile>(file);
+  std::span<const std::byte> rest = map->bytes();
+  const auto pickle = [&](std::string_view what) {
+    std::size_t used = 0;
+    Pickled pickled = unpickle(op, rest.first(std::min(rest.size(), kMaxPickleBytes)), what, &used);
+    rest = rest.subspan(used);
+    return pickled;
+  };
+  static_cast<void>(pickle("the first pickle"));
+  const TorchTree version = pickle("the second pickle").tree;
   const TorchTree::Node& number = version.nodes[version.root];
   if (number.kind != TorchKind::integer || number.integer != kLegacyVersion)
     refuse_legacy(op, "version 1001 of torch.save before PyTorch 1.6", "another");
-  static_cast<void>(bytes.pickle("the third pickle"));
-  LegacyFile result{.pickled = bytes.pickle("the fourth pickle"), .storages = {}};
+  static_cast<void>(pickle("the third pickle"));
+  LegacyFile result{.pickled = pickle("the fourth pickle"), .storages = {}};
   std::map<std::string_view, const PickledStorage*> known;
   for (const PickledStorage& storage : result.pickled.storages) known.emplace(storage.key, &storage);
-  const TorchTree keys = bytes.pickle("the fifth pickle").tree;
+  const TorchTree keys = pickle("the fifth pickle").tree;
   if (keys.nodes[keys.root].kind != TorchKind::list) refuse_legacy(op, "a list of keys of storages", "none");
   for (const TorchTree::Number key : keys.parts[keys.nodes[keys.root].index]) {
     const TorchTree::Node& node = keys.nodes[key];
@@ -73,20 +58,22 @@ LegacyFile read_legacy_file(const InputFile& file) {
     if (found == known.end()) refuse_legacy(op, "keys of storages of the value", "another key");
     const PickledStorage& storage = *found->second;
     std::uint64_t count = 0;
-    if (bytes.rest().size() < sizeof(count))
+    if (rest.size() < sizeof(count))
       refuse_legacy(op, "storage " + quote(storage.key), "the end of the file");
-    std::memcpy(&count, bytes.rest().data(), sizeof(count));
-    bytes.skip(sizeof(count));
-    if (count != storage.bytes / storage.element || storage.bytes > bytes.rest().size()) {
+    std::memcpy(&count, rest.data(), sizeof(count));
+    rest = rest.subspan(sizeof(count));
+    if (count != storage.bytes / storage.element || storage.bytes > rest.size()) {
       refuse_legacy(
           op, std::to_string(storage.bytes / storage.element) + " elements in storage " + quote(storage.key),
-          std::to_string(count) + ", and " + std::to_string(bytes.rest().size()) + " bytes up to the end");
+          std::to_string(count) + ", and " + std::to_string(rest.size()) + " bytes up to the end");
     }
-    const ZipEntry place{
-        .name = storage.key, .packed_size = storage.bytes, .size = storage.bytes, .begin = bytes.at()};
+    const ZipEntry place{.name = storage.key,
+                         .packed_size = storage.bytes,
+                         .size = storage.bytes,
+                         .begin = map->bytes().size() - rest.size()};
     if (!result.storages.emplace(storage.key, place).second)
       refuse_legacy(op, "each storage once", quote(storage.key) + " twice");
-    bytes.skip(storage.bytes);
+    rest = rest.subspan(static_cast<std::size_t>(storage.bytes));
   }
   return result;
 }

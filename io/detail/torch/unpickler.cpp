@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 
 #include "mezzo/core/error.h"
@@ -77,29 +78,18 @@ class PickleCheck {
   }
 
   void check_keys(const std::vector<Number>& parts) {
-    std::vector<Number> keys;
-    keys.reserve(parts.size() / 2);
+    std::unordered_set<std::string_view> texts;
+    std::unordered_set<std::int64_t> numbers;
     for (std::size_t i = 0; i < parts.size(); i += 2) {
-      const Kind kind = values_.kind(parts[i]);
-      if (kind != Kind::string && kind != Kind::integer)
+      const TorchTree::Node& key = tree_.nodes[parts[i]];
+      const bool is_text = key.kind == Kind::string;
+      if (!is_text && key.kind != Kind::integer)
         values_.fail("keys of dicts that are strings or ints", values_.shown(parts[i]));
-      keys.push_back(parts[i]);
+      if (is_text ? texts.insert(tree_.strings[key.index]).second : numbers.insert(key.integer).second)
+        continue;
+      values_.fail("distinct keys in a dict",
+                   (is_text ? quote(tree_.strings[key.index]) : std::to_string(key.integer)) + " twice");
     }
-    std::sort(keys.begin(), keys.end(), [this](Number a, Number b) { return comes_before(a, b); });
-    const auto twin = std::adjacent_find(keys.begin(), keys.end(), [this](Number a, Number b) {
-      return !comes_before(a, b) && !comes_before(b, a);
-    });
-    if (twin == keys.end()) return;
-    const TorchTree::Node& node = tree_.nodes[*twin];
-    values_.fail("distinct keys in a dict", (node.kind == Kind::string ? quote(tree_.strings[node.index])
-                                                                       : std::to_string(node.integer)) +
-                                                " twice");
-  }
-
-  [[nodiscard]] bool comes_before(Number a, Number b) const {
-    const TorchTree::Node &x = tree_.nodes[a], &y = tree_.nodes[b];
-    if (x.kind != y.kind) return x.kind < y.kind;
-    return x.kind == Kind::string ? tree_.strings[x.index] < tree_.strings[y.index] : x.integer < y.integer;
   }
 
   [[noreturn]] void refuse(Number value) {
