@@ -30,6 +30,11 @@ inline constexpr std::array<std::string_view, 16> kCopies{
   return info.elementwise ? Exactness::pointwise : Exactness::accumulated;
 }
 
+/// Ops that add up or multiply elements in the order of their memory (ops/reduction.h), so that strides show
+/// in the last place.
+inline constexpr std::array<std::string_view, 9> kFollowMemory{
+    "group_norm_backward", "mean", "norm", "normalize", "prod", "std", "sum", "sum_to", "var"};
+
 /// A CUDA device rounds the weights of attention to 16 bits, as its matrix units take no others
 /// (kernels/attention/cuda_flash_tiles.h). They sum to 1. Its gradients are sums of products of more such
 /// numbers, and are allowed what gradients are.
