@@ -9,6 +9,13 @@ namespace {
 
 using namespace ops;
 
+/// The gradient of x through `loss`, a composition that gives the loss, in plain ops.
+template <class F>
+Tensor composed_loss_gradient(const Tensor& grad, const Tensor& x, F loss) {
+  return composed_gradients({x}, std::array<bool, 1>{true}, {grad},
+                            [&](const Tensors& own) -> Outputs { return loss(own[0]); })[0];
+}
+
 // --- nll_loss. Inputs: x, target, weight
 
 constexpr const char* kNll = "nll_loss";
@@ -228,14 +235,28 @@ std::vector<Sample<CrossEntropyAttrs>> cross_samples() {
        {.reduction = Reduction::sum}},
       {{op_samples::real({5, 4}), probabilities, weight}, {.label_smoothing = 0.1}}};
 }
+Outputs cross_backward_reference(const ForwardArgs<CrossEntropyBackwardAttrs>& args) {
+  const DType dtype = args.in(0).dtype(), compute = compute_dtype(dtype);
+  const CrossEntropyAttrs& attrs = args.attrs;
+  const auto loss = [&](const Tensor& x) -> Tensor {
+    return cross_reference({{x, args.in(2), args.in(3)}, attrs});
+  };
+  const Tensor found = composed_loss_gradient(input_as(args, 0, compute), input_as(args, 1, compute), loss);
+  return to(found, args.attrs.dtype.value_or(dtype));
+}
 std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
-  return loss_gradient_samples(cross_samples(), [](const Sample<CrossEntropyAttrs>& call) {
-    return call.attrs.reduction == Reduction::none ? class_dims(kCross, call.inputs[0].shape).rows : Shape{};
-  });
+  std::vector<Sample<CrossEntropyBackwardAttrs>> list;
+  for (const Sample<CrossEntropyAttrs>& call : cross_samples()) {
+    const bool none = call.attrs.reduction == Reduction::none;
+    list.push_back({call.inputs, {call.attrs}});
+    list.back().inputs.insert(
+        list.back().inputs.begin(),
+        op_samples::real(none ? class_dims(kCross, call.inputs[0].shape).rows : Shape{}));
+  }
+  return list;
 }
 constexpr Op<CrossEntropyBackwardAttrs> cross_backward_op = gradient_op<CrossEntropyBackwardAttrs>(
-    kCrossBackward, cross_backward_samples, cross_backward_forward,
-    loss_gradient_reference<cross_reference, CrossEntropyAttrs>, tensor_set(3));
+    kCrossBackward, cross_backward_samples, cross_backward_forward, cross_backward_reference, tensor_set(3));
 constexpr Op<CrossEntropyAttrs> cross_op =
     fused_op<CrossEntropyAttrs>(kCross, Category::fp32, cross_samples, cross_forward, cross_reference,
                                 loss_vjp<cross_backward_op, CrossEntropyAttrs>, {~0U, 0}, tensor_set(2));
