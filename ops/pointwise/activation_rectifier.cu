@@ -25,13 +25,6 @@ struct LeakyReluFn {
     return select(x > T(0), x, x * T(negative_slope));
   }
 };
-struct LeakyReluBackwardFn {
-  double negative_slope;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    return select(x > T(0), grad, grad * T(negative_slope));
-  }
-};
 struct PreluFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T weight) const {
@@ -46,33 +39,11 @@ struct HardtanhFn {
     return at_least > T(max) ? T(max) : at_least;
   }
 };
-struct HardtanhBackwardFn {
-  double min, max;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    const bool outside = (x <= T(min)) | (x >= T(max));
-    return outside ? T(0) : grad;
-  }
-};
 MEZZO_FUNCTOR(HardsigmoidFn, T, (T x), HardtanhFn{0, 6}(x + T(3)) / T(6));
-struct HardsigmoidBackwardFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    const bool inside = (x > T(-3)) & (x < T(3));
-    return select(inside, grad / T(6), T(0));
-  }
-};
 struct HardswishFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return x * HardtanhFn{0, 6}(x + T(3)) / T(6);
-  }
-};
-struct HardswishBackwardFn {
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    const T inside = select(x <= T(3), grad * (x / T(3) + T(0.5)), grad);
-    return x < T(-3) ? T(0) : inside;
   }
 };
 /// positive * x above 0, negative * (e^(inner * x) - 1) below: elu, celu and selu.
@@ -88,14 +59,6 @@ struct EluFn {
     return select(x > T(0), x * T(c.positive), below);
   }
 };
-struct EluBackwardFn {
-  EluCoefficients c;
-  template <class T>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
-    const T below = math::exp(x * T(c.inner)) * T(c.negative * c.inner);
-    return grad * select(x <= T(0), below, T(c.positive));  // NaN goes with the positive, as in PyTorch
-  }
-};
 
 // --- leaky_relu
 
@@ -103,19 +66,19 @@ struct LeakyReluAttrs {
   double negative_slope = 0.01;
   MEZZO_FIELDS(LeakyReluAttrs, negative_slope)
 };
-struct LeakyRelu : PiecewiseLinear {
+struct LeakyRelu {
   using Attrs = LeakyReluAttrs;
-  static constexpr std::string_view name = "leaky_relu", backward_name = "leaky_relu_backward";
+  static constexpr Category category = Category::passthrough;
+  static constexpr std::string_view name = "leaky_relu";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}, {-0.3}}};
   }
   static LeakyReluFn function(const Attrs& attrs) { return {attrs.negative_slope}; }
-  static LeakyReluBackwardFn backward(const Attrs& attrs) { return {attrs.negative_slope}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
     return where(gt(x, 0), grad, mul(grad, attrs.negative_slope));
   }
 };
-const RegisteredActivation<LeakyRelu> leaky_relu_registered;
+const Registered leaky_relu_registered{kActivationOp<LeakyRelu>};
 
 // --- hardtanh, relu6
 
@@ -127,9 +90,10 @@ struct HardtanhAttrs {
   double min_val = -1, max_val = 1;
   MEZZO_FIELDS(HardtanhAttrs, min_val, max_val)
 };
-struct Hardtanh : PiecewiseLinear {
+struct Hardtanh {
   using Attrs = HardtanhAttrs;
-  static constexpr std::string_view name = "hardtanh", backward_name = "hardtanh_backward";
+  static constexpr Category category = Category::passthrough;
+  static constexpr std::string_view name = "hardtanh";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::real({3, 5}, -0.9, 0.9)}},
             {{op_samples::real({4}, 1.1, 2)}},
@@ -143,28 +107,27 @@ struct Hardtanh : PiecewiseLinear {
     }
     return {attrs.min_val, attrs.max_val};
   }
-  static HardtanhBackwardFn backward(const Attrs& attrs) { return {attrs.min_val, attrs.max_val}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
     return between(grad, x, attrs.min_val, attrs.max_val);
   }
 };
-const RegisteredActivation<Hardtanh> hardtanh_registered;
+const Registered hardtanh_registered{kActivationOp<Hardtanh>};
 
-struct Relu6 : PiecewiseLinear {
+struct Relu6 {
   using Attrs = NoAttrs;
-  static constexpr std::string_view name = "relu6", backward_name = "relu6_backward";
+  static constexpr Category category = Category::passthrough;
+  static constexpr std::string_view name = "relu6";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::smooth({3, 5})}},
             {{op_samples::real({4}, 5.2, 5.9)}},
             {{op_samples::real({4}, 6.1, 8)}}};
   }
   static HardtanhFn function(const Attrs& /*attrs*/) { return {0, 6}; }
-  static HardtanhBackwardFn backward(const Attrs& /*attrs*/) { return {0, 6}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return between(grad, x, 0, 6);
   }
 };
-const RegisteredActivation<Relu6> relu6_registered;
+const Registered relu6_registered{kActivationOp<Relu6>};
 
 // --- hardsigmoid, hardswish
 
@@ -174,24 +137,24 @@ std::vector<Sample<NoAttrs>> around_three_samples() {
           {{op_samples::real({4}, -5, -3.1)}}};
 }
 
-struct Hardsigmoid : PlainActivation<PiecewiseLinear, HardsigmoidFn, HardsigmoidBackwardFn> {
-  static constexpr std::string_view name = "hardsigmoid", backward_name = "hardsigmoid_backward";
+struct Hardsigmoid : PlainActivation<HardsigmoidFn> {
+  static constexpr std::string_view name = "hardsigmoid";
   static std::vector<Sample<Attrs>> samples() { return around_three_samples(); }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return where(logical_and(gt(x, -3), lt(x, 3)), div(grad, 6), 0);
   }
 };
-const RegisteredActivation<Hardsigmoid> hardsigmoid_registered;
+const Registered hardsigmoid_registered{kActivationOp<Hardsigmoid>};
 
-struct Hardswish : PlainActivation<Curved, HardswishFn, HardswishBackwardFn> {
-  static constexpr std::string_view name = "hardswish", backward_name = "hardswish_backward";
+struct Hardswish : PlainActivation<HardswishFn> {
+  static constexpr std::string_view name = "hardswish";
   static std::vector<Sample<Attrs>> samples() { return around_three_samples(); }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     const Tensor inside = where(le(x, 3), mul(grad, add(div(x, 3), 0.5)), grad);
     return where(lt(x, -3), 0, inside);
   }
 };
-const RegisteredActivation<Hardswish> hardswish_registered;
+const Registered hardswish_registered{kActivationOp<Hardswish>};
 
 // --- elu, celu, selu: one formula with other coefficients
 
@@ -201,12 +164,14 @@ struct AlphaAttrs {
 };
 struct EluCurve {
   using Attrs = AlphaAttrs;
-  static constexpr std::string_view name = "elu", backward_name = "elu_backward";
+  static constexpr Category category = Category::passthrough;
+  static constexpr std::string_view name = "elu";
   static EluCoefficients coefficients(const Attrs& attrs) { return {attrs.alpha, 1, 1}; }
 };
 struct CeluCurve {
   using Attrs = AlphaAttrs;
-  static constexpr std::string_view name = "celu", backward_name = "celu_backward";
+  static constexpr Category category = Category::passthrough;
+  static constexpr std::string_view name = "celu";
   static EluCoefficients coefficients(const Attrs& attrs) {
     if (attrs.alpha == 0) throw ValueError(name, "an alpha other than 0", "0", "use relu");
     return {attrs.alpha, 1, 1 / attrs.alpha};
@@ -214,7 +179,8 @@ struct CeluCurve {
 };
 struct SeluCurve {
   using Attrs = NoAttrs;
-  static constexpr std::string_view name = "selu", backward_name = "selu_backward";
+  static constexpr Category category = Category::passthrough;
+  static constexpr std::string_view name = "selu";
   static EluCoefficients coefficients(const Attrs& /*attrs*/) {
     constexpr double kAlpha = 1.6732632423543772848, kScale = 1.0507009873554804934;
     return {kAlpha * kScale, kScale, 1};
@@ -222,7 +188,7 @@ struct SeluCurve {
 };
 
 template <class Curve>
-struct EluFamily : Curve, Curved {
+struct EluFamily : Curve {
   using Attrs = typename Curve::Attrs;
   static std::vector<Sample<Attrs>> samples() {
     std::vector<Sample<Attrs>> list{{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
@@ -230,7 +196,6 @@ struct EluFamily : Curve, Curved {
     return list;
   }
   static EluFn function(const Attrs& attrs) { return {Curve::coefficients(attrs)}; }
-  static EluBackwardFn backward(const Attrs& attrs) { return {Curve::coefficients(attrs)}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
     const EluCoefficients c = Curve::coefficients(attrs);
     // No exponential of a positive x: where it is infinite, 0 times it would be NaN in the next derivative.
@@ -238,9 +203,9 @@ struct EluFamily : Curve, Curved {
     return where(le(x, 0), mul(grad, below), mul(grad, c.positive));
   }
 };
-const RegisteredActivation<EluFamily<EluCurve>> elu_registered;
-const RegisteredActivation<EluFamily<CeluCurve>> celu_registered;
-const RegisteredActivation<EluFamily<SeluCurve>> selu_registered;
+const Registered elu_registered{kActivationOp<EluFamily<EluCurve>>};
+const Registered celu_registered{kActivationOp<EluFamily<CeluCurve>>};
+const Registered selu_registered{kActivationOp<EluFamily<SeluCurve>>};
 
 // --- prelu
 
