@@ -1,5 +1,5 @@
-// The CPU's kernels of classification losses: cross-entropy from logits, forward and backward, a row at a
-// time while it is in the cache, and negative log-likelihood, which touches one element per row.
+// The CPU's kernels of cross-entropy from logits, forward and backward, a row at a time while it is in the
+// cache.
 #include "mezzo/kernels/softmax/softmax.h"
 
 #include <cstdint>
@@ -180,35 +180,6 @@ void cross_entropy_backward(const View& out, const RowScales& scales, const View
         [&](RowBlock<T> to, RowBlock<T> in, const ClassRows<T>& some, std::int64_t begin, std::int64_t rows) {
           run_isa<CrossEntropyBackwardRows<T>>(to, in, some, factors + begin * step, step, rows, n);
         });
-  });
-}
-
-void nll(void* losses, const View& x, std::size_t dim, const ClassTarget& target, DType compute) {
-  const RowOperand in(x, dim);
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    T* const to = static_cast<T*>(losses);
-    const T* const weight = static_cast<const T*>(target.weight);
-    parallel_for(in.rows(), kRowBlock, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const std::int64_t t = target.index[r];
-        to[r] = t == target.ignore_index ? T(0) : -weight[t] * in.load<T>(r, t);
-      }
-    });
-  });
-}
-
-void nll_backward(const View& out, const RowScales& scales, std::size_t dim, const ClassTarget& target,
-                  DType compute) {
-  const RowOperand result(out, dim);
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    const T* const weight = static_cast<const T*>(target.weight);
-    const T* const factors = static_cast<const T*>(scales.values);
-    parallel_for(result.rows(), kRowBlock, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const std::int64_t t = target.index[r];
-        if (t != target.ignore_index) result.store<T>(r, t, -weight[t] * factors[r * scales.step]);
-      }
-    });
   });
 }
 

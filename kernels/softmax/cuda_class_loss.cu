@@ -1,5 +1,5 @@
-// The CUDA rows of cross-entropy and negative log-likelihood. A class index out of range is reported as a
-// fault of the device and never dereferenced: its row has neither loss nor gradient.
+// The CUDA rows of cross-entropy. A class index out of range is reported as a fault of the device and never
+// dereferenced: its row has neither loss nor gradient.
 #include "mezzo/kernels/softmax/softmax.h"
 
 #include "mezzo/core/cuda/fault.h"
@@ -140,33 +140,6 @@ struct CrossEntropyMassBackwardRow {
   }
 };
 
-/// -weight[t] x[t]. Arrays: log-probabilities.
-template <class T>
-struct NllRow {
-  T* losses;
-  ClassIndices<T> target;
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<1>& row, std::int64_t index, std::int64_t n) const {
-    if (team.rank() != 0) return;
-    const std::int64_t t = target.of_row(index, n);
-    losses[index] = t < 0 ? T(0) : -target.weight[t] * row.template get<T>(0, t);
-  }
-};
-
-/// Its gradient, one element per row. Arrays: result.
-template <class T>
-struct NllBackwardRow {
-  const T* scales;
-  std::int64_t scale_step;
-  ClassIndices<T> target;
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<1>& row, std::int64_t index, std::int64_t n) const {
-    if (team.rank() != 0) return;
-    const std::int64_t t = target.of_row(index, n);
-    if (t >= 0) row.set(0, t, -target.weight[t] * scales[index * scale_step]);
-  }
-};
-
 /// Sum of the weights of the rows that count, and the first row whose index is out of range.
 template <class T>
 struct ClassCount {
@@ -242,21 +215,6 @@ void cross_entropy_backward(Device device, const View& out, const RowScales& sca
                      CrossEntropyMassBackwardRow<T>{
                          factors, scales.step, Alike<T>{static_cast<const T*>(target.weight), T(1)}, mass});
     }
-  });
-}
-
-void nll(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
-         DType compute) {
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    run_rows(device, RowArrays<1>({x}, dim), NllRow<T>{static_cast<T*>(losses), indices_of<T>(target)});
-  });
-}
-
-void nll_backward(Device device, const View& out, const RowScales& scales, std::size_t dim,
-                  const ClassTarget& target, DType compute) {
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    run_rows(device, RowArrays<1>({out}, dim),
-             NllBackwardRow<T>{static_cast<const T*>(scales.values), scales.step, indices_of<T>(target)});
   });
 }
 

@@ -22,7 +22,7 @@ MEZZO_KERNEL(softmax,
 MEZZO_KERNEL(softmax_backward, void(SoftmaxKind kind, const View& out, const View& grad, const View& output,
                                     std::size_t dim, DType compute));
 
-// --- the classification losses, cross_entropy and nll_loss. Losses come out one per row; the ops reduce them
+// --- cross_entropy. Losses come out one per row; the op reduces them
 
 /// Class indices or class probabilities, with their options. Arrays are contiguous and in device memory.
 struct ClassTarget {
@@ -56,13 +56,5 @@ MEZZO_KERNEL(cross_entropy,
 /// again, since the row has to be read anyway: nothing but x is saved for backward.
 MEZZO_KERNEL(cross_entropy_backward, void(const View& out, const RowScales& scales, const View& x,
                                           std::size_t dim, const ClassTarget& target, DType compute));
-
-/// losses[r] = -weight[t] x[r, t], for indices only; otherwise as cross_entropy.
-MEZZO_KERNEL(nll,
-             void(void* losses, const View& x, std::size_t dim, const ClassTarget& target, DType compute));
-
-/// Writes the one element per row of `out` (zeros before) that nll's gradient has.
-MEZZO_KERNEL(nll_backward, void(const View& out, const RowScales& scales, std::size_t dim,
-                                const ClassTarget& target, DType compute));
 
 }  // namespace mezzo::kernels

@@ -1,4 +1,4 @@
-// nll_loss and cross_entropy, and their gradients in one pass.
+// nll_loss, a composition, and cross_entropy with its gradient in one pass.
 
 #include "mezzo/ops/loss/class_target.h"
 #include "mezzo/ops/ops.h"
@@ -9,109 +9,47 @@ namespace {
 
 using namespace ops;
 
-/// The gradient of x through `loss`, a composition that gives the loss, in plain ops.
-template <class F>
-Tensor composed_loss_gradient(const Tensor& grad, const Tensor& x, F loss) {
-  return composed_gradients({x}, std::array<bool, 1>{true}, {grad},
-                            [&](const Tensors& own) -> Outputs { return loss(own[0]); })[0];
-}
-
 // --- nll_loss. Inputs: x, target, weight
 
 constexpr const char* kNll = "nll_loss";
-constexpr const char* kNllBackward = "nll_loss_backward";
-
-/// Nothing of x but its shape is needed. `dtype`: of the result; default: the gradient's.
-struct NllBackwardAttrs {
-  Dims shape = {};
-  std::int64_t ignore_index = -100;
-  Reduction reduction = Reduction::mean;
-  std::optional<DType> dtype = {};
-  MEZZO_FIELDS(NllBackwardAttrs, shape, ignore_index, reduction, dtype)
-};
-
 /// dtype of a loss whose target are indices.
 DType index_loss_dtype(std::string_view op, const Tensor& x, std::optional<DType> run_dtype) {
   require_floating(op, x);
   return run_dtype ? promote(x.dtype(), *run_dtype) : x.dtype();
 }
 
-Outputs nll_forward(const ForwardArgs<NllLossAttrs>& args) {
-  const Tensor& x = args.in(0);
-  const DType result = index_loss_dtype(kNll, x, args.run_dtype);
+/// The losses of all rows and the weight of each in the mean, 0 for those that do not count.
+struct NllRows {
+  Tensor losses, weights;
+};
+NllRows nll_rows(const ForwardArgs<NllLossAttrs>& args, DType compute) {
+  const Tensor &x = args.in(0), &target = args.in(1);
   const ClassDims dims = class_dims(kNll, x.shape());
+  const auto dim = static_cast<std::int64_t>(dims.dim);
+  const Tensor counts = ne(target, args.attrs.ignore_index), own = where(counts, target, 0);
+  const Tensor found = to(squeeze(gather(x, dim, unsqueeze(own, dim)), {dim}), compute);
+  const Tensor weight = input_as(args, 2, compute);
+  const Tensor weights = where(counts, weight.defined() ? index(weight, {own}) : ones_like(found), 0.0);
+  return {where(counts, neg(found), 0.0) * weights, weights};
+}
+
+/// Sums and their quotient are in f64, and the loss is rounded once.
+Outputs nll_composition(const ForwardArgs<NllLossAttrs>& args) {
+  const DType result = index_loss_dtype(kNll, args.in(0), args.run_dtype);
+  const NllRows rows = nll_rows(args, compute_dtype(result));
+  if (args.attrs.reduction == Reduction::none) return to(rows.losses, result);
+  const Tensor total = sum(to(rows.losses, DType::f64));
+  if (args.attrs.reduction == Reduction::sum) return to(total, result);
+  return to(total / sum(to(rows.weights, DType::f64)), result);
+}
+Outputs nll_forward(const ForwardArgs<NllLossAttrs>& args) {
+  const DType compute = compute_dtype(index_loss_dtype(kNll, args.in(0), args.run_dtype));
+  const ClassDims dims = class_dims(kNll, args.in(0).shape());
   require_class_indices(kNll, dims, args.in(1));
   require_class_weight(kNll, dims, args.in(2));
-  const DType compute = compute_dtype(result);
-  const PreparedTarget target(kNll, dims, args.in(1), args.in(2), args.attrs.ignore_index, compute);
-  const Tensor losses = empty(dims.rows, {.dtype = compute, .device = x.device()});
-  kernels::nll(x.device(), losses.impl().data(), view_of(x), dims.dim, target.view(), compute);
-  return target.reduced(losses, args.attrs.reduction, result);
-}
-
-Outputs nll_reference(const ForwardArgs<NllLossAttrs>& args) {
-  const DType result = index_loss_dtype(kNll, args.in(0), args.run_dtype);
-  const ClassDims dims = class_dims(kNll, args.in(0).shape());
-  const DType compute = compute_dtype(result);
-  const Tensor x = input_as(args, 0, compute);
-  const Tensor weight = input_as(args, 2, compute);
-  const ClassMasks masks = class_masks(dims, args.in(1), args.attrs.ignore_index);
-  const Tensor weighted = weight.defined() ? x * along_classes(dims, weight) : x;
-  const Tensor losses = neg(sum(where(masks.own, weighted, 0.0), class_dim(dims)));
-  if (args.attrs.reduction == Reduction::none) return to(losses, result);
-  const Tensor total = sum(losses);
-  if (args.attrs.reduction == Reduction::sum) return to(total, result);
-  return to(total / weight_of_targets(masks, dims, weight, compute), result);
-}
-
-/// Inputs: grad, target, weight.
-Outputs nll_backward_forward(const ForwardArgs<NllBackwardAttrs>& args) {
-  const Tensor& grad = args.in(0);
-  require_floating(kNllBackward, grad);
-  const ClassDims dims = class_dims(kNllBackward, args.attrs.shape);
-  require_class_indices(kNllBackward, dims, args.in(1));
-  require_class_weight(kNllBackward, dims, args.in(2));
-  require_loss_grad(kNllBackward, grad, args.attrs.reduction, dims.rows);
-  const DType compute = compute_dtype(grad.dtype());
-  const PreparedTarget target(kNllBackward, dims, args.in(1), args.in(2), args.attrs.ignore_index, compute);
-  const Tensor scales = target.row_scales(grad, args.attrs.reduction);
-  Tensor out =
-      zeros(args.attrs.shape, {.dtype = args.attrs.dtype.value_or(grad.dtype()), .device = grad.device()});
-  const std::int64_t step = args.attrs.reduction == Reduction::none ? 1 : 0;
-  kernels::nll_backward(grad.device(), view_of(out), {scales.impl().data(), step}, dims.dim, target.view(),
-                        compute);
-  return out;
-}
-
-Outputs nll_backward_reference(const ForwardArgs<NllBackwardAttrs>& args) {
-  const Tensor& grad = args.in(0);
-  const DType compute = compute_dtype(grad.dtype());
-  const NllLossAttrs attrs{args.attrs.ignore_index, args.attrs.reduction};
-  const auto loss = [&](const Tensor& x) -> Tensor {
-    return nll_reference({{x, args.in(1), args.in(2)}, attrs});
-  };
-  const Tensor anywhere = zeros(args.attrs.shape, {.dtype = compute, .device = grad.device()});
-  const Tensor found = composed_loss_gradient(input_as(args, 0, compute), anywhere, loss);
-  return to(found, args.attrs.dtype.value_or(grad.dtype()));
-}
-
-std::vector<Sample<NllBackwardAttrs>> nll_backward_samples() {
-  const SampleInput weight = op_samples::real({4}, 0.5, 2);
-  return {{{op_samples::real({}), op_samples::index({5}, 4), weight}, {.shape = {5, 4}}},
-          {{op_samples::real({2, 3}), op_samples::index({2, 3}, 4), op_samples::absent()},
-           {.shape = {2, 4, 3}, .reduction = Reduction::none}}};
-}
-constexpr Op<NllBackwardAttrs> nll_backward_op = gradient_op<NllBackwardAttrs>(
-    kNllBackward, nll_backward_samples, nll_backward_forward, nll_backward_reference, tensor_set(2));
-
-Gradients nll_vjp(const VjpArgs<NllLossAttrs>& args) {
-  Gradients gradients(3);
-  if (args.needs(2)) gradients = decomposed(args);
-  if (!args.needs(0)) return gradients;
-  const NllBackwardAttrs attrs{args.in_shape(0), args.attrs.ignore_index, args.attrs.reduction,
-                               args.wanted(0)};
-  gradients[0] = bind(nll_backward_op, {args.grad(), args.stored_in(1), args.stored_in(2)}, attrs);
-  return gradients;
+  // Made for its check of the indices.
+  const PreparedTarget checked(kNll, dims, args.in(1), args.in(2), args.attrs.ignore_index, compute);
+  return nll_composition(args);
 }
 
 std::vector<Sample<NllLossAttrs>> nll_samples() {
@@ -122,9 +60,9 @@ std::vector<Sample<NllLossAttrs>> nll_samples() {
       {{op_samples::real({2, 4, 3}), op_samples::index({2, 3}, 4), weight}, {.reduction = Reduction::none}},
       {{op_samples::real({4}), op_samples::index({}, 4), weight}, {.reduction = Reduction::sum}}};
 }
-// x is kept for the gradient of the weight; log_softmax, which mostly made it, keeps the same memory.
-constexpr Op<NllLossAttrs> nll_op = fused_op<NllLossAttrs>(kNll, Category::fp32, nll_samples, nll_forward,
-                                                           nll_reference, nll_vjp, {~0U, 0}, tensor_set(2));
+// x is kept for its composition; log_softmax, which mostly made it, keeps the same memory.
+constexpr Op<NllLossAttrs> nll_op = fused_op<NllLossAttrs>(
+    kNll, Category::fp32, nll_samples, nll_forward, nll_composition, kDecomposed, {~0U, 0}, tensor_set(2));
 
 // --- cross_entropy. Inputs: x, target, weight
 
@@ -238,11 +176,11 @@ std::vector<Sample<CrossEntropyAttrs>> cross_samples() {
 Outputs cross_backward_reference(const ForwardArgs<CrossEntropyBackwardAttrs>& args) {
   const DType dtype = args.in(0).dtype(), compute = compute_dtype(dtype);
   const CrossEntropyAttrs& attrs = args.attrs;
-  const auto loss = [&](const Tensor& x) -> Tensor {
-    return cross_reference({{x, args.in(2), args.in(3)}, attrs});
-  };
-  const Tensor found = composed_loss_gradient(input_as(args, 0, compute), input_as(args, 1, compute), loss);
-  return to(found, args.attrs.dtype.value_or(dtype));
+  const Tensors found = composed_gradients({input_as(args, 1, compute)}, std::array<bool, 1>{true},
+                                           {input_as(args, 0, compute)}, [&](const Tensors& x) {
+                                             return cross_reference({{x[0], args.in(2), args.in(3)}, attrs});
+                                           });
+  return to(found[0], args.attrs.dtype.value_or(dtype));
 }
 std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
   std::vector<Sample<CrossEntropyBackwardAttrs>> list;
@@ -261,7 +199,7 @@ constexpr Op<CrossEntropyAttrs> cross_op =
     fused_op<CrossEntropyAttrs>(kCross, Category::fp32, cross_samples, cross_forward, cross_reference,
                                 loss_vjp<cross_backward_op, CrossEntropyAttrs>, {~0U, 0}, tensor_set(2));
 
-const Registered classification_registered{nll_backward_op, nll_op, cross_backward_op, cross_op};
+const Registered classification_registered{nll_op, cross_backward_op, cross_op};
 
 }  // namespace
 
