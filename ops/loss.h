@@ -1,6 +1,6 @@
 // Loss functions: how far a prediction is from its target, reduced to one number. One header for the
-// family. mse_loss, l1_loss and those of classes have a kernel for the loss and one for its gradient; all
-// others are compositions.
+// family. mse_loss, l1_loss and cross_entropy have a kernel for the loss and one for its gradient; all others
+// but ctc_loss are compositions.
 #pragma once
 
 #include <array>
@@ -58,10 +58,11 @@ struct CrossEntropyAttrs {
   MEZZO_FIELDS(CrossEntropyAttrs, ignore_index, reduction, label_smoothing)
 };
 
-/// -sum_c q_c weight_c log_softmax(x)_c over the class dim, in one pass over the logits x; no probabilities
-/// are stored. The target is either class indices: q = (1 - s) onehot(t) + s / C with s = label_smoothing; or
-/// class probabilities p: q = (1 - s) p + s / C. The mean divides by the sum of weights as in nll_loss for
-/// indices, by the number of rows for probabilities. Gradients reach x, probability targets and weight.
+/// -sum_c q_c weight_c log_softmax(x)_c over the class dim. The target is either class indices: q = (1 - s)
+/// onehot(t) + s / C with s = label_smoothing, in one pass over the logits x, where no probabilities are
+/// stored; or class probabilities p: q = (1 - s) p + s / C, a composition. The mean divides by the sum of
+/// weights as in nll_loss for indices, by the number of rows for probabilities. Gradients reach x, weight and
+/// probability targets.
 /// Shapes: x, weight and class indices as for nll_loss; class probabilities as x.
 /// Dtypes: class indices i64, the others floating. Computes in f32 (f64 for f64) throughout; under autocast
 /// the result is f32.

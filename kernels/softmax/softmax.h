@@ -22,12 +22,11 @@ MEZZO_KERNEL(softmax,
 MEZZO_KERNEL(softmax_backward, void(SoftmaxKind kind, const View& out, const View& grad, const View& output,
                                     std::size_t dim, DType compute));
 
-// --- cross_entropy. Losses come out one per row; the op reduces them
+// --- cross_entropy with class indices. Losses come out one per row; the op reduces them
 
-/// Class indices or class probabilities, with their options. Arrays are contiguous and in device memory.
+/// Class indices with their options. Arrays are contiguous and in device memory.
 struct ClassTarget {
-  const std::int64_t* index = nullptr;  ///< one class per row, or nullptr: then probabilities
-  View probabilities = {};              ///< of the logits' shape
+  const std::int64_t* index = nullptr;  ///< one class per row
   const void* weight = nullptr;         ///< one per class, in the compute type; always given
   std::int64_t ignore_index = -100;     ///< rows with this index have neither loss nor gradient
   double label_smoothing = 0;

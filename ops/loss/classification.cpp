@@ -1,4 +1,5 @@
-// nll_loss, a composition, and cross_entropy with its gradient in one pass.
+// nll_loss, a composition, and cross_entropy, which has kernels for class indices and is a composition for
+// class probabilities.
 
 #include "mezzo/ops/loss/class_target.h"
 #include "mezzo/ops/ops.h"
@@ -73,21 +74,14 @@ using CrossEntropyBackwardAttrs = WithDType<CrossEntropyAttrs>;
 
 bool is_probabilities(const Tensor& target) { return is_floating(target.dtype()); }
 
-/// Checks x, target, weight and options, and prepares the target for the kernels.
-PreparedTarget prepared(const char* op, const ClassDims& dims, const Tensor& x, const Tensor& target,
-                        const Tensor& weight, const CrossEntropyAttrs& attrs, DType compute) {
+/// Checks target, weight and options.
+void require_cross(const char* op, const ClassDims& dims, const Tensor& x, const Tensor& target,
+                   const Tensor& weight, const CrossEntropyAttrs& attrs) {
   require_class_weight(op, dims, weight);
   if (!(attrs.label_smoothing >= 0 && attrs.label_smoothing <= 1)) {
     throw ValueError(op, "a label_smoothing in [0, 1]", number_text(attrs.label_smoothing), "0 turns it off");
   }
-  const auto with_smoothing = [&](PreparedTarget result) {
-    result.set_label_smoothing(attrs.label_smoothing);
-    return result;
-  };
-  if (!is_probabilities(target)) {
-    require_class_indices(op, dims, target);
-    return with_smoothing(PreparedTarget(op, dims, target, weight, attrs.ignore_index, compute));
-  }
+  if (!is_probabilities(target)) return require_class_indices(op, dims, target);
   if (target.shape() != x.shape()) {
     throw ShapeError(
         op, "class probabilities of the input's shape " + to_string(x.shape()), to_string(target.shape()),
@@ -97,23 +91,18 @@ PreparedTarget prepared(const char* op, const ClassDims& dims, const Tensor& x, 
     throw ValueError(op, "no ignore_index with class probabilities", std::to_string(attrs.ignore_index),
                      "leave ignore_index at its default, or pass class indices");
   }
-  return with_smoothing(PreparedTarget(dims, target, weight, compute));
+}
+/// Class indices for the kernels.
+PreparedTarget prepared(const char* op, const ClassDims& dims, const Tensor& target, const Tensor& weight,
+                        const CrossEntropyAttrs& attrs, DType compute) {
+  PreparedTarget result(op, dims, target, weight, attrs.ignore_index, compute);
+  result.set_label_smoothing(attrs.label_smoothing);
+  return result;
 }
 
 DType cross_dtype(const ForwardArgs<CrossEntropyAttrs>& args) {
   return is_probabilities(args.in(1)) ? loss_dtype(kCross, args)
                                       : index_loss_dtype(kCross, args.in(0), args.run_dtype);
-}
-
-Outputs cross_forward(const ForwardArgs<CrossEntropyAttrs>& args) {
-  const Tensor& x = args.in(0);
-  const DType result = cross_dtype(args);
-  const DType compute = compute_dtype(result);
-  const ClassDims dims = class_dims(kCross, x.shape());
-  const PreparedTarget target = prepared(kCross, dims, x, args.in(1), args.in(2), args.attrs, compute);
-  const Tensor losses = empty(dims.rows, {.dtype = compute, .device = x.device()});
-  kernels::cross_entropy(x.device(), losses.impl().data(), view_of(x), dims.dim, target.view(), compute);
-  return target.reduced(losses, args.attrs.reduction, result);
 }
 
 Outputs cross_reference(const ForwardArgs<CrossEntropyAttrs>& args) {
@@ -129,35 +118,58 @@ Outputs cross_reference(const ForwardArgs<CrossEntropyAttrs>& args) {
   Tensor q, divisor;
   if (is_probabilities(target)) {
     q = to(target, compute) * kept + shared;
-    divisor = full({}, static_cast<double>(layout::numel(dims.rows)),
-                   {.dtype = compute, .device = target.device()});
   } else {
     const ClassMasks masks = class_masks(dims, target, args.attrs.ignore_index);
     q = where(masks.valid, to(masks.own, compute) * kept + shared, 0.0);
-    divisor = weight_of_targets(masks, dims, weight, compute);
+    divisor = to(weight_of_targets(masks, dims, weight, compute), DType::f64);
   }
   const Tensor losses = neg(sum(q * weighted, class_dim(dims)));
   if (args.attrs.reduction == Reduction::none) return to(losses, result);
-  const Tensor total = sum(losses);
-  return to(args.attrs.reduction == Reduction::sum ? total : total / divisor, result);
+  const Tensor total = sum(to(losses, DType::f64));
+  if (args.attrs.reduction == Reduction::sum) return to(total, result);
+  return to(divisor.defined() ? total / divisor : total / static_cast<double>(layout::numel(dims.rows)),
+            result);
+}
+
+/// Class indices by a kernel, probabilities by the composition.
+Outputs cross_forward(const ForwardArgs<CrossEntropyAttrs>& args) {
+  const Tensor &x = args.in(0), &target = args.in(1), &weight = args.in(2);
+  const DType result = cross_dtype(args);
+  const DType compute = compute_dtype(result);
+  const ClassDims dims = class_dims(kCross, x.shape());
+  require_cross(kCross, dims, x, target, weight, args.attrs);
+  if (is_probabilities(target)) return cross_reference(args);
+  const PreparedTarget classes = prepared(kCross, dims, target, weight, args.attrs, compute);
+  const Tensor losses = empty(dims.rows, {.dtype = compute, .device = x.device()});
+  kernels::cross_entropy(x.device(), losses.impl().data(), view_of(x), dims.dim, classes.view(), compute);
+  return classes.reduced(losses, args.attrs.reduction, result);
 }
 
 /// Inputs: grad, x, target, weight.
+Outputs cross_backward_reference(const ForwardArgs<CrossEntropyBackwardAttrs>& args) {
+  const DType dtype = args.in(0).dtype(), compute = compute_dtype(dtype);
+  const CrossEntropyAttrs& attrs = args.attrs;
+  const Tensors found = composed_gradients({input_as(args, 1, compute)}, std::array<bool, 1>{true},
+                                           {input_as(args, 0, compute)}, [&](const Tensors& x) {
+                                             return cross_reference({{x[0], args.in(2), args.in(3)}, attrs});
+                                           });
+  return to(found[0], args.attrs.dtype.value_or(dtype));
+}
 Outputs cross_backward_forward(const ForwardArgs<CrossEntropyBackwardAttrs>& args) {
-  const Tensor& grad = args.in(0);
-  const Tensor& x = args.in(1);
+  const Tensor &grad = args.in(0), &x = args.in(1), &target = args.in(2), &weight = args.in(3);
   require_floating(kCrossBackward, grad);
   require_floating(kCrossBackward, x);
   const DType compute = compute_dtype(grad.dtype());
   const ClassDims dims = class_dims(kCrossBackward, x.shape());
   require_loss_grad(kCrossBackward, grad, args.attrs.reduction, dims.rows);
-  const PreparedTarget target =
-      prepared(kCrossBackward, dims, x, args.in(2), args.in(3), args.attrs, compute);
-  const Tensor scales = target.row_scales(grad, args.attrs.reduction);
+  require_cross(kCrossBackward, dims, x, target, weight, args.attrs);
+  if (is_probabilities(target)) return cross_backward_reference(args);
+  const PreparedTarget classes = prepared(kCrossBackward, dims, target, weight, args.attrs, compute);
+  const Tensor scales = classes.row_scales(grad, args.attrs.reduction);
   Tensor out = empty_like(x, args.attrs.dtype.value_or(grad.dtype()));
   const std::int64_t step = args.attrs.reduction == Reduction::none ? 1 : 0;
   kernels::cross_entropy_backward(x.device(), view_of(out), {scales.impl().data(), step}, view_of(x),
-                                  dims.dim, target.view(), compute);
+                                  dims.dim, classes.view(), compute);
   return out;
 }
 
@@ -172,15 +184,6 @@ std::vector<Sample<CrossEntropyAttrs>> cross_samples() {
       {{op_samples::real({4}), op_samples::index({}, 4), op_samples::absent()},
        {.reduction = Reduction::sum}},
       {{op_samples::real({5, 4}), probabilities, weight}, {.label_smoothing = 0.1}}};
-}
-Outputs cross_backward_reference(const ForwardArgs<CrossEntropyBackwardAttrs>& args) {
-  const DType dtype = args.in(0).dtype(), compute = compute_dtype(dtype);
-  const CrossEntropyAttrs& attrs = args.attrs;
-  const Tensors found = composed_gradients({input_as(args, 1, compute)}, std::array<bool, 1>{true},
-                                           {input_as(args, 0, compute)}, [&](const Tensors& x) {
-                                             return cross_reference({{x[0], args.in(2), args.in(3)}, attrs});
-                                           });
-  return to(found[0], args.attrs.dtype.value_or(dtype));
 }
 std::vector<Sample<CrossEntropyBackwardAttrs>> cross_backward_samples() {
   std::vector<Sample<CrossEntropyBackwardAttrs>> list;
