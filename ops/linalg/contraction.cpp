@@ -172,6 +172,8 @@ Labelled pair_product(std::string_view op, const Labelled& first, const Labelled
 
 }  // namespace
 
+bool has_repeated(const IntList& labels) { return repeated_label(labels) >= 0; }
+
 Tensor contract(std::string_view op, std::vector<Labelled> operands, const IntList& result,
                 std::optional<DType> asked) {
   const DType dtype = asked.value_or(operands[0].tensor.dtype());
@@ -189,6 +191,29 @@ Tensor contract(std::string_view op, std::vector<Labelled> operands, const IntLi
                            last ? dtype : unrounded(dtype));
   }
   return permuted(summed(product, result, dtype), result);
+}
+
+Gradients contract_gradients(std::string_view op, const VjpContext& args,
+                             const std::array<IntList, 2>& labels, const IntList& result) {
+  Gradients gradients{Tensor(), Tensor()};
+  for (std::size_t i = 0; i < 2; ++i) {
+    if (!args.needs(i)) continue;
+    const std::vector<Labelled> factors{{args.grad(), result}, {args.in(1 - i), labels[1 - i]}};
+    const auto sizes = label_sizes(op, factors);
+    // Labels that the factors lack were summed over alone; sizes that are larger in them were broadcast.
+    const Shape& shape = args.in_shape(i);
+    IntList kept;
+    Shape ones = shape;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const auto found = sizes.find(labels[i][d]);
+      if (found != sizes.end() && found->second == shape[d])
+        kept.push_back(labels[i][d]);
+      else
+        ones[d] = 1;
+    }
+    gradients[i] = expand(reshape(contract(op, factors, kept, args.wanted(i)), ones), shape);
+  }
+  return gradients;
 }
 
 }  // namespace mezzo::ops

@@ -2,9 +2,11 @@
 // reshapes and matrix products in public ops.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
+#include "mezzo/autograd/vjp_args.h"
 #include "mezzo/ops/forward.h"
 
 namespace mezzo::ops {
@@ -21,5 +23,11 @@ struct Labelled {
 /// The result has `dtype`, or else the operands' common dtype (DTypeError). May be a view of an operand.
 [[nodiscard]] Tensor contract(std::string_view op, std::vector<Labelled> operands, const IntList& result,
                               std::optional<DType> dtype = {});
+
+/// The gradients of such a sum for its two operands, neither of which has a label twice.
+[[nodiscard]] Gradients contract_gradients(std::string_view op, const VjpContext& args,
+                                           const std::array<IntList, 2>& labels, const IntList& result);
+/// Whether a label is there twice.
+[[nodiscard]] bool has_repeated(const IntList& labels);
 
 }  // namespace mezzo::ops

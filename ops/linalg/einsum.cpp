@@ -167,6 +167,17 @@ Outputs einsum_forward(const ForwardArgs<EinsumAttrs>& args) {
   return alias(result, result.shape(), result.strides(), result.impl().offset, false);
 }
 
+/// Two operands are by far the most frequent case, and have gradients that are such sums themselves.
+Gradients einsum_vjp(const VjpArgs<EinsumAttrs>& args) {
+  if (args.num_inputs() == 2) {
+    const Labels labels = labels_of(args.attrs.eq, std::array{args.in_shape(0), args.in_shape(1)});
+    const std::array pair{labels.operands[0], labels.operands[1]};
+    if (!has_repeated(pair[0]) && !has_repeated(pair[1]))
+      return contract_gradients("einsum", args, pair, labels.result);
+  }
+  return decomposed(args);
+}
+
 std::vector<Sample<EinsumAttrs>> einsum_samples() {
   using op_samples::real;
   return {{{real({3, 4}), real({4, 5})}, {"ij,jk->ik"}},
@@ -185,7 +196,7 @@ std::vector<Sample<EinsumAttrs>> einsum_samples() {
 }
 constexpr Op<EinsumAttrs> einsum_op =
     taking_list(fused_op<EinsumAttrs>("einsum", Category::lower_precision, einsum_samples, einsum_forward,
-                                      einsum_reference, kDecomposed, {~0U, 0}));
+                                      einsum_reference, einsum_vjp, {~0U, 0}));
 const Registered einsum_registered{einsum_op};
 
 }  // namespace

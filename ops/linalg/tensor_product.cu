@@ -35,33 +35,46 @@ Dims wrapped(const Dims& dims, const Shape& shape) {
   return result;
 }
 
-Outputs tensordot_composition(const ForwardArgs<TensordotAttrs>& args) {
-  const Shape &a = args.in(0).shape(), &b = args.in(1).shape();
-  const Dims dims_a = wrapped(args.attrs.dims_a, a), dims_b = wrapped(args.attrs.dims_b, b);
+/// Labels of a's dims, of b's, and of the result's.
+struct TensordotLabels {
+  std::array<IntList, 2> operands;
+  IntList result;
+};
+TensordotLabels labels_of(const TensordotAttrs& attrs, const Shape& a, const Shape& b) {
+  const Dims dims_a = wrapped(attrs.dims_a, a), dims_b = wrapped(attrs.dims_b, b);
   if (dims_a.size() != dims_b.size()) {
     throw ValueError("tensordot", "as many dims of b as of a",
                      to_string(dims_a) + " and " + to_string(dims_b), "pair each dim of a with one of b");
   }
   const auto rank_a = static_cast<std::int64_t>(a.size()), rank_b = static_cast<std::int64_t>(b.size());
-  IntList of_a, of_b, of_result;  // labels
+  TensordotLabels labels;
   for (std::int64_t d = 0; d < rank_a; ++d) {
-    of_a.push_back(d);
-    if (!dims_a.contains(d)) of_result.push_back(d);
+    labels.operands[0].push_back(d);
+    if (!dims_a.contains(d)) labels.result.push_back(d);
   }
   for (std::int64_t d = 0; d < rank_b; ++d) {
     std::int64_t label = rank_a + d;
     for (std::size_t i = 0; i < dims_b.size(); ++i) {
       if (dims_b[i] == d) label = dims_a[i];
     }
-    of_b.push_back(label);
-    if (label >= rank_a) of_result.push_back(label);
+    labels.operands[1].push_back(label);
+    if (label >= rank_a) labels.result.push_back(label);
   }
-  return contract("tensordot", {{args.in(0), of_a}, {args.in(1), of_b}}, of_result);
+  return labels;
 }
+
 Outputs tensordot_forward(const ForwardArgs<TensordotAttrs>& args) {
-  const Tensor result = tensordot_composition(args);
+  const Tensor &a = args.in(0), &b = args.in(1);
+  const TensordotLabels labels = labels_of(args.attrs, a.shape(), b.shape());
+  const Tensor result =
+      contract("tensordot", {{a, labels.operands[0]}, {b, labels.operands[1]}}, labels.result);
   return alias(result, result.shape(), result.strides(), result.impl().offset, false);  // not a view
 }
+Gradients tensordot_vjp(const VjpArgs<TensordotAttrs>& args) {
+  const TensordotLabels labels = labels_of(args.attrs, args.in_shape(0), args.in_shape(1));
+  return contract_gradients("tensordot", args, labels.operands, labels.result);
+}
+
 std::vector<Sample<TensordotAttrs>> tensordot_samples() {
   using op_samples::real;
   return {{{real({3, 4}), real({4, 5})}, {{1}, {0}}},
@@ -70,9 +83,8 @@ std::vector<Sample<TensordotAttrs>> tensordot_samples() {
           {{real({2, 1}), real({3, 2})}, {{1, 0}, {0, 1}}},
           {{real({2, 0}), real({0, 3})}, {{1}, {0}}}};
 }
-constexpr Op<TensordotAttrs> tensordot_op =
-    fused_op<TensordotAttrs>("tensordot", Category::promote, tensordot_samples, tensordot_forward,
-                             tensordot_composition, kDecomposed, Saves{~0U, 0});
+constexpr Op<TensordotAttrs> tensordot_op = plain_op<TensordotAttrs>(
+    "tensordot", Category::promote, tensordot_samples, tensordot_forward, tensordot_vjp, save_factors(0, 1));
 
 // --- bilinear
 
