@@ -127,28 +127,15 @@ constexpr Op<NoAttrs> tanh_backward_op =
 
 // --- silu
 
-Outputs silu_forward(const Args& args) {
-  require_floating("silu", args.in(0));
-  return map_one_real(SiluFn{}, args.in(0), args.in(0).dtype());
-}
-Gradients silu_vjp(const Vjps& args) { return {silu_backward(args.grad(), args.in(0))}; }
-constexpr Op<NoAttrs> silu_op =
-    elementwise_op("silu", Category::passthrough, any_samples, silu_forward, silu_vjp, save_inputs(0));
-
-Outputs silu_backward_forward(const Args& args) {
-  return map_backward("silu_backward", SiluBackwardFn{}, args.in(0), args.in(1));
-}
-Outputs silu_backward_reference(const Args& args) {
-  const Tensor x = widened(args.in(1)), s = sigmoid(x);
-  const Tensor slope = mul(s, add(mul(x, sub(1, s)), 1));
-  return to(mul(widened(args.in(0)), slope), args.in(0).dtype());
-}
-std::vector<Sample<NoAttrs>> silu_backward_samples() {
-  return {{{op_samples::real({3, 5}), op_samples::real({3, 5})}},
-          {{op_samples::real({}), op_samples::real({})}}};
-}
-constexpr Op<NoAttrs> silu_backward_op = pointwise_gradient_op(
-    "silu_backward", silu_backward_samples, silu_backward_forward, silu_backward_reference);
+struct Silu : PlainActivation<Curved, SiluFn, SiluBackwardFn> {
+  static constexpr std::string_view name = "silu", backward_name = "silu_backward";
+  static std::vector<Sample<NoAttrs>> samples() { return any_samples(); }
+  static Tensor gradient(const Tensor& grad, const Tensor& x, const NoAttrs& /*attrs*/) {
+    const Tensor s = sigmoid(x);
+    return mul(grad, mul(s, add(mul(x, sub(1, s)), 1)));
+  }
+};
+const RegisteredActivation<Silu> silu_registered;
 
 // --- gelu
 
@@ -198,19 +185,21 @@ constexpr Op<GeluAttrs> gelu_backward_op = pointwise_gradient_op<GeluAttrs>(
     "gelu_backward", gelu_backward_samples, gelu_backward_forward, gelu_backward_reference);
 
 const Registered activation_registered{sigmoid_op, sigmoid_backward_op, tanh_op, tanh_backward_op,
-                                       silu_op,    silu_backward_op,    gelu_op, gelu_backward_op};
+                                       gelu_op,    gelu_backward_op};
 
 }  // namespace
 
 Tensor sigmoid(const Tensor& x) { return bind(sigmoid_op, {x}); }
 Tensor tanh(const Tensor& x) { return bind(tanh_op, {x}); }
-Tensor silu(const Tensor& x) { return bind(silu_op, {x}); }
+Tensor silu(const Tensor& x) { return bind(kActivationOp<Silu>, {x}); }
 Tensor gelu(const Tensor& x, GeluApproximation approximate) { return bind(gelu_op, {x}, {approximate}); }
 Tensor sigmoid_backward(const Tensor& grad, const Tensor& out) {
   return bind(sigmoid_backward_op, {grad, out});
 }
 Tensor tanh_backward(const Tensor& grad, const Tensor& out) { return bind(tanh_backward_op, {grad, out}); }
-Tensor silu_backward(const Tensor& grad, const Tensor& x) { return bind(silu_backward_op, {grad, x}); }
+Tensor silu_backward(const Tensor& grad, const Tensor& x) {
+  return bind(kActivationBackwardOp<Silu>, {grad, x});
+}
 Tensor gelu_backward(const Tensor& grad, const Tensor& x, GeluApproximation approximate) {
   return bind(gelu_backward_op, {grad, x}, {approximate});
 }

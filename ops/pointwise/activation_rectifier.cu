@@ -25,6 +25,13 @@ struct LeakyReluFn {
     return select(x > T(0), x, x * T(negative_slope));
   }
 };
+struct LeakyReluBackwardFn {
+  double negative_slope;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    return select(x > T(0), grad, grad * T(negative_slope));
+  }
+};
 struct PreluFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T weight) const {
@@ -39,11 +46,33 @@ struct HardtanhFn {
     return at_least > T(max) ? T(max) : at_least;
   }
 };
+struct HardtanhBackwardFn {
+  double min, max;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const bool outside = (x <= T(min)) | (x >= T(max));
+    return outside ? T(0) : grad;
+  }
+};
 MEZZO_FUNCTOR(HardsigmoidFn, T, (T x), HardtanhFn{0, 6}(x + T(3)) / T(6));
+struct HardsigmoidBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const bool inside = (x > T(-3)) & (x < T(3));
+    return select(inside, grad / T(6), T(0));
+  }
+};
 struct HardswishFn {
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return x * HardtanhFn{0, 6}(x + T(3)) / T(6);
+  }
+};
+struct HardswishBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T inside = select(x <= T(3), grad * (x / T(3) + T(0.5)), grad);
+    return x < T(-3) ? T(0) : inside;
   }
 };
 /// positive * x above 0, negative * (e^(inner * x) - 1) below: elu, celu and selu.
@@ -59,6 +88,14 @@ struct EluFn {
     return select(x > T(0), x * T(c.positive), below);
   }
 };
+struct EluBackwardFn {
+  EluCoefficients c;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T below = math::exp(x * T(c.inner)) * T(c.negative * c.inner);
+    return grad * select(x <= T(0), below, T(c.positive));  // NaN goes with the positive, as in PyTorch
+  }
+};
 
 // --- leaky_relu
 
@@ -66,19 +103,19 @@ struct LeakyReluAttrs {
   double negative_slope = 0.01;
   MEZZO_FIELDS(LeakyReluAttrs, negative_slope)
 };
-struct LeakyRelu {
+struct LeakyRelu : PiecewiseLinear {
   using Attrs = LeakyReluAttrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr std::string_view name = "leaky_relu";
+  static constexpr std::string_view name = "leaky_relu", backward_name = "leaky_relu_backward";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}, {-0.3}}};
   }
   static LeakyReluFn function(const Attrs& attrs) { return {attrs.negative_slope}; }
+  static LeakyReluBackwardFn backward(const Attrs& attrs) { return {attrs.negative_slope}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
     return where(gt(x, 0), grad, mul(grad, attrs.negative_slope));
   }
 };
-const Registered leaky_relu_registered{kActivationOp<LeakyRelu>};
+const RegisteredActivation<LeakyRelu> leaky_relu_registered;
 
 // --- hardtanh, relu6
 
@@ -90,10 +127,9 @@ struct HardtanhAttrs {
   double min_val = -1, max_val = 1;
   MEZZO_FIELDS(HardtanhAttrs, min_val, max_val)
 };
-struct Hardtanh {
+struct Hardtanh : PiecewiseLinear {
   using Attrs = HardtanhAttrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr std::string_view name = "hardtanh";
+  static constexpr std::string_view name = "hardtanh", backward_name = "hardtanh_backward";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::real({3, 5}, -0.9, 0.9)}},
             {{op_samples::real({4}, 1.1, 2)}},
@@ -107,27 +143,28 @@ struct Hardtanh {
     }
     return {attrs.min_val, attrs.max_val};
   }
+  static HardtanhBackwardFn backward(const Attrs& attrs) { return {attrs.min_val, attrs.max_val}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
     return between(grad, x, attrs.min_val, attrs.max_val);
   }
 };
-const Registered hardtanh_registered{kActivationOp<Hardtanh>};
+const RegisteredActivation<Hardtanh> hardtanh_registered;
 
-struct Relu6 {
+struct Relu6 : PiecewiseLinear {
   using Attrs = NoAttrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr std::string_view name = "relu6";
+  static constexpr std::string_view name = "relu6", backward_name = "relu6_backward";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::smooth({3, 5})}},
             {{op_samples::real({4}, 5.2, 5.9)}},
             {{op_samples::real({4}, 6.1, 8)}}};
   }
   static HardtanhFn function(const Attrs& /*attrs*/) { return {0, 6}; }
+  static HardtanhBackwardFn backward(const Attrs& /*attrs*/) { return {0, 6}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return between(grad, x, 0, 6);
   }
 };
-const Registered relu6_registered{kActivationOp<Relu6>};
+const RegisteredActivation<Relu6> relu6_registered;
 
 // --- hardsigmoid, hardswish
 
@@ -137,24 +174,24 @@ std::vector<Sample<NoAttrs>> around_three_samples() {
           {{op_samples::real({4}, -5, -3.1)}}};
 }
 
-struct Hardsigmoid : PlainActivation<HardsigmoidFn> {
-  static constexpr std::string_view name = "hardsigmoid";
+struct Hardsigmoid : PlainActivation<PiecewiseLinear, HardsigmoidFn, HardsigmoidBackwardFn> {
+  static constexpr std::string_view name = "hardsigmoid", backward_name = "hardsigmoid_backward";
   static std::vector<Sample<Attrs>> samples() { return around_three_samples(); }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return where(logical_and(gt(x, -3), lt(x, 3)), div(grad, 6), 0);
   }
 };
-const Registered hardsigmoid_registered{kActivationOp<Hardsigmoid>};
+const RegisteredActivation<Hardsigmoid> hardsigmoid_registered;
 
-struct Hardswish : PlainActivation<HardswishFn> {
-  static constexpr std::string_view name = "hardswish";
+struct Hardswish : PlainActivation<Curved, HardswishFn, HardswishBackwardFn> {
+  static constexpr std::string_view name = "hardswish", backward_name = "hardswish_backward";
   static std::vector<Sample<Attrs>> samples() { return around_three_samples(); }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     const Tensor inside = where(le(x, 3), mul(grad, add(div(x, 3), 0.5)), grad);
     return where(lt(x, -3), 0, inside);
   }
 };
-const Registered hardswish_registered{kActivationOp<Hardswish>};
+const RegisteredActivation<Hardswish> hardswish_registered;
 
 // --- elu, celu, selu: one formula with other coefficients
 
@@ -164,14 +201,12 @@ struct AlphaAttrs {
 };
 struct EluCurve {
   using Attrs = AlphaAttrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr std::string_view name = "elu";
+  static constexpr std::string_view name = "elu", backward_name = "elu_backward";
   static EluCoefficients coefficients(const Attrs& attrs) { return {attrs.alpha, 1, 1}; }
 };
 struct CeluCurve {
   using Attrs = AlphaAttrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr std::string_view name = "celu";
+  static constexpr std::string_view name = "celu", backward_name = "celu_backward";
   static EluCoefficients coefficients(const Attrs& attrs) {
     if (attrs.alpha == 0) throw ValueError(name, "an alpha other than 0", "0", "use relu");
     return {attrs.alpha, 1, 1 / attrs.alpha};
@@ -179,8 +214,7 @@ struct CeluCurve {
 };
 struct SeluCurve {
   using Attrs = NoAttrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr std::string_view name = "selu";
+  static constexpr std::string_view name = "selu", backward_name = "selu_backward";
   static EluCoefficients coefficients(const Attrs& /*attrs*/) {
     constexpr double kAlpha = 1.6732632423543772848, kScale = 1.0507009873554804934;
     return {kAlpha * kScale, kScale, 1};
@@ -188,7 +222,7 @@ struct SeluCurve {
 };
 
 template <class Curve>
-struct EluFamily : Curve {
+struct EluFamily : Curve, Curved {
   using Attrs = typename Curve::Attrs;
   static std::vector<Sample<Attrs>> samples() {
     std::vector<Sample<Attrs>> list{{{op_samples::smooth({3, 5})}}, {{op_samples::smooth({4})}}};
@@ -196,6 +230,7 @@ struct EluFamily : Curve {
     return list;
   }
   static EluFn function(const Attrs& attrs) { return {Curve::coefficients(attrs)}; }
+  static EluBackwardFn backward(const Attrs& attrs) { return {Curve::coefficients(attrs)}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
     const EluCoefficients c = Curve::coefficients(attrs);
     // No exponential of a positive x: where it is infinite, 0 times it would be NaN in the next derivative.
@@ -203,9 +238,9 @@ struct EluFamily : Curve {
     return where(le(x, 0), mul(grad, below), mul(grad, c.positive));
   }
 };
-const Registered elu_registered{kActivationOp<EluFamily<EluCurve>>};
-const Registered celu_registered{kActivationOp<EluFamily<CeluCurve>>};
-const Registered selu_registered{kActivationOp<EluFamily<SeluCurve>>};
+const RegisteredActivation<EluFamily<EluCurve>> elu_registered;
+const RegisteredActivation<EluFamily<CeluCurve>> celu_registered;
+const RegisteredActivation<EluFamily<SeluCurve>> selu_registered;
 
 // --- prelu
 

@@ -14,13 +14,20 @@ using namespace kernels::scalar;
 
 namespace math = kernels::math;
 
-// --- scalar math. A NaN is not cut off, nor is its gradient.
+// --- scalar math. A NaN is neither cut off nor is its gradient.
 
 struct ThresholdFn {
   double threshold, value;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
     return x <= T(threshold) ? T(value) : x;
+  }
+};
+struct ThresholdBackwardFn {
+  double threshold;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    return x <= T(threshold) ? T(0) : grad;
   }
 };
 struct HardshrinkFn {
@@ -41,7 +48,23 @@ struct SoftshrinkFn {
     return math::detail::select(x > T(lambd), x - T(lambd), lower);
   }
 };
+/// Of both.
+struct ShrinkBackwardFn {
+  double lambd;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const bool inside = (x >= T(-lambd)) & (x <= T(lambd));
+    return inside ? T(0) : grad;
+  }
+};
 MEZZO_FUNCTOR(TanhshrinkFn, T, (T x), x - math::tanh(x));
+struct TanhshrinkBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T t = math::tanh(x);
+    return grad * (t * t);
+  }
+};
 
 // --- descriptors
 
@@ -49,43 +72,43 @@ struct ThresholdAttrs {
   double threshold = 0, value = 0;
   MEZZO_FIELDS(ThresholdAttrs, threshold, value)
 };
-struct Threshold {
+struct Threshold : PiecewiseLinear {
   using Attrs = ThresholdAttrs;
-  static constexpr Category category = Category::passthrough;
-  static constexpr std::string_view name = "threshold";
+  static constexpr std::string_view name = "threshold", backward_name = "threshold_backward";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::real({3, 5}, 0.2, 2)}, {0.1, 20}}, {{op_samples::real({4}, -2, -0.1)}, {0.1, -1}}};
   }
   static ThresholdFn function(const Attrs& attrs) { return {attrs.threshold, attrs.value}; }
+  static ThresholdBackwardFn backward(const Attrs& attrs) { return {attrs.threshold}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
     return where(le(x, attrs.threshold), 0, grad);
   }
 };
-const Registered threshold_registered{kActivationOp<Threshold>};
+const RegisteredActivation<Threshold> threshold_registered;
 
 struct ShrinkAttrs {
   double lambd = 0.5;
   MEZZO_FIELDS(ShrinkAttrs, lambd)
 };
 /// What hardshrink and softshrink have in common.
-struct Shrink {
+struct Shrink : PiecewiseLinear {
   using Attrs = ShrinkAttrs;
-  static constexpr Category category = Category::passthrough;
+  static ShrinkBackwardFn backward(const Attrs& attrs) { return {attrs.lambd}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
     return where(logical_and(ge(x, -attrs.lambd), le(x, attrs.lambd)), 0, grad);
   }
 };
 struct Hardshrink : Shrink {
-  static constexpr std::string_view name = "hardshrink";
+  static constexpr std::string_view name = "hardshrink", backward_name = "hardshrink_backward";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::real({3, 5}, 0.6, 2)}}, {{op_samples::real({4}, -0.4, 0.4)}}};
   }
   static HardshrinkFn function(const Attrs& attrs) { return {attrs.lambd}; }
 };
-const Registered hardshrink_registered{kActivationOp<Hardshrink>};
+const RegisteredActivation<Hardshrink> hardshrink_registered;
 
 struct Softshrink : Shrink {
-  static constexpr std::string_view name = "softshrink";
+  static constexpr std::string_view name = "softshrink", backward_name = "softshrink_backward";
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::real({3, 5}, 0.6, 2)}},
             {{op_samples::real({4}, -2, -0.6)}},
@@ -98,16 +121,16 @@ struct Softshrink : Shrink {
     return {attrs.lambd};
   }
 };
-const Registered softshrink_registered{kActivationOp<Softshrink>};
+const RegisteredActivation<Softshrink> softshrink_registered;
 
-struct Tanhshrink : PlainActivation<TanhshrinkFn> {
-  static constexpr std::string_view name = "tanhshrink";
+struct Tanhshrink : PlainActivation<Curved, TanhshrinkFn, TanhshrinkBackwardFn> {
+  static constexpr std::string_view name = "tanhshrink", backward_name = "tanhshrink_backward";
   static std::vector<Sample<Attrs>> samples() { return {{{op_samples::real({3, 5}, 0.5, 2)}}}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return mul(grad, square(tanh(x)));
   }
 };
-const Registered tanhshrink_registered{kActivationOp<Tanhshrink>};
+const RegisteredActivation<Tanhshrink> tanhshrink_registered;
 
 }  // namespace
 

@@ -24,23 +24,60 @@ struct SoftplusFn {
     return math::detail::select(scaled > T(threshold), x, log_one_plus_exp(scaled) * T(1 / beta));
   }
 };
+struct SoftplusBackwardFn {
+  double beta, threshold;
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T scaled = x * T(beta);
+    return grad * math::detail::select(scaled > T(threshold), T(1), math::sigmoid(scaled));
+  }
+};
 MEZZO_FUNCTOR(LogsigmoidFn, T, (T x), -log_one_plus_exp(-x));
+struct LogsigmoidBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    return grad * math::sigmoid(-x);
+  }
+};
 MEZZO_FUNCTOR(SoftsignFn, T, (T x), x / (T(1) + AbsFn{}(x)));
-/// x tanh(log(1 + e^x)), which is x n / (n + 2) with e = e^x and n = e (e + 2), where nothing cancels. At x =
-/// kMishBound it is x to the last place of double, so that e^x goes no further.
-constexpr double kMishBound = 40;
+struct SoftsignBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const T below = T(1) + AbsFn{}(x);
+    return grad / (below * below);
+  }
+};
+/// tanh(log(1 + e)) is n / (n + 2) with n = e (e + 2), and nothing in it cancels. At x = 20 it is 1 to the
+/// last place of double, so that x goes no further.
+template <class T>
+struct MishParts {
+  T bounded, e, n;
+  MEZZO_HD MEZZO_ALWAYS_INLINE explicit MishParts(T x)
+      : bounded(MinimumFn{}(x, T(40))), e(math::exp(bounded)), n(e * (e + T(2))) {}
+};
+/// x tanh(log(1 + e^x)).
 struct MishFn {
   static constexpr bool kFuses16Bit = true;
   template <class T>
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x) const {
-    const T e = math::exp(MinimumFn{}(x, T(kMishBound))), n = e * (e + T(2));
-    return x * (n / (n + T(2)));
+    const MishParts<T> parts(x);
+    return x * (parts.n / (parts.n + T(2)));
+  }
+};
+struct MishBackwardFn {
+  template <class T>
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T x) const {
+    const MishParts<T> parts(x);
+    const T below = parts.n + T(2);
+    // e vanishes before x is far enough out for 4 x to be infinite: x meets it first.
+    const T slope = parts.e * (T(1) + parts.e) / below * parts.bounded * (T(4) / below);
+    return grad * (parts.n / below + slope);
   }
 };
 
 /// What most of these ops share.
-template <class F>
-struct Smooth : PlainActivation<F> {
+template <class F, class B>
+struct Smooth : PlainActivation<Curved, F, B> {
   static std::vector<Sample<NoAttrs>> samples() {
     return {{{op_samples::real({3, 5})}}, {{op_samples::real({4}, -9, 9)}}};
   }
@@ -52,8 +89,9 @@ struct SoftplusAttrs {
 };
 struct Softplus {
   using Attrs = SoftplusAttrs;
-  static constexpr std::string_view name = "softplus";
+  static constexpr std::string_view name = "softplus", backward_name = "softplus_backward";
   static constexpr Category category = Category::fp32;
+  static constexpr bool is_piecewise_linear = false;
   static std::vector<Sample<Attrs>> samples() {
     return {{{op_samples::real({3, 5})}},
             {{op_samples::real({4}, 2.1, 4)}, {2, 4}},
@@ -63,23 +101,24 @@ struct Softplus {
     if (attrs.beta == 0) throw ValueError(name, "a beta other than 0", "0", "pass 1 for log(1 + e^x)");
     return {attrs.beta, attrs.threshold};
   }
+  static SoftplusBackwardFn backward(const Attrs& attrs) { return {attrs.beta, attrs.threshold}; }
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& attrs) {
     const Tensor scaled = mul(x, attrs.beta);
     return where(gt(scaled, attrs.threshold), grad, mul(grad, sigmoid(scaled)));
   }
 };
-const Registered softplus_registered{kActivationOp<Softplus>};
+const RegisteredActivation<Softplus> softplus_registered;
 
-struct Logsigmoid : Smooth<LogsigmoidFn> {
-  static constexpr std::string_view name = "logsigmoid";
+struct Logsigmoid : Smooth<LogsigmoidFn, LogsigmoidBackwardFn> {
+  static constexpr std::string_view name = "logsigmoid", backward_name = "logsigmoid_backward";
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
     return mul(grad, sigmoid(neg(x)));
   }
 };
-const Registered logsigmoid_registered{kActivationOp<Logsigmoid>};
+const RegisteredActivation<Logsigmoid> logsigmoid_registered;
 
-struct Softsign : Smooth<SoftsignFn> {
-  static constexpr std::string_view name = "softsign";
+struct Softsign : Smooth<SoftsignFn, SoftsignBackwardFn> {
+  static constexpr std::string_view name = "softsign", backward_name = "softsign_backward";
   // The second derivative jumps at 0.
   static std::vector<Sample<NoAttrs>> samples() {
     return {{{op_samples::smooth({3, 5})}}, {{op_samples::real({4}, 3, 9)}}};
@@ -88,19 +127,16 @@ struct Softsign : Smooth<SoftsignFn> {
     return div(grad, square(add(abs(x), 1)));
   }
 };
-const Registered softsign_registered{kActivationOp<Softsign>};
+const RegisteredActivation<Softsign> softsign_registered;
 
-struct Mish : Smooth<MishFn> {
-  static constexpr std::string_view name = "mish";
+struct Mish : Smooth<MishFn, MishBackwardFn> {
+  static constexpr std::string_view name = "mish", backward_name = "mish_backward";
   static Tensor gradient(const Tensor& grad, const Tensor& x, const Attrs& /*attrs*/) {
-    const Tensor bounded = clamp(x, {}, kMishBound), e = exp(bounded), n = mul(e, add(e, 2));
-    const Tensor below = add(n, 2);
-    // e vanishes before x is far enough out for 4 x to be infinite: x meets it first.
-    const Tensor slope = mul(mul(div(mul(e, add(e, 1)), below), bounded), div(4, below));
-    return mul(grad, add(div(n, below), slope));
+    const Tensor t = tanh(softplus(x));
+    return mul(grad, add(t, mul(mul(x, sigmoid(x)), sub(1, square(t)))));
   }
 };
-const Registered mish_registered{kActivationOp<Mish>};
+const RegisteredActivation<Mish> mish_registered;
 
 }  // namespace
 
