@@ -1,6 +1,6 @@
 // Loss functions: how far a prediction is from its target, reduced to one number. One header for the
-// family. Losses of single elements and of classes have a backward op of one fused pass; those of whole
-// rows are compositions.
+// family. mse_loss, l1_loss and cross_entropy have a kernel for the loss and one for its gradient; all others
+// but ctc_loss are compositions.
 #pragma once
 
 #include <array>
@@ -19,9 +19,9 @@ template <>
 inline constexpr std::array<std::string_view, 3> kEnumNames<Reduction>{"none", "mean", "sum"};
 
 // Common to all. Dtypes: inputs are floating (DTypeError), class indices apart. The result has the common
-// dtype of x and a floating target, f32 under autocast, where 16-bit inputs are widened by the kernel and no
-// copy of them is made. Shapes: a `mean` or `sum` is 0-dim; `none` keeps one loss per target. All tensors are
-// on one device. Errors name the op, the shapes and the fix.
+// dtype of x and a floating target, f32 under autocast, where losses with kernels of their own widen 16-bit
+// inputs without a copy. Shapes: a `mean` or `sum` is 0-dim; `none` keeps one loss per target. All tensors
+// are on one device. Errors name the op, the shapes and the fix.
 
 /// (x - target)^2.
 /// Shapes: x and target broadcast (ShapeError).
@@ -58,10 +58,11 @@ struct CrossEntropyAttrs {
   MEZZO_FIELDS(CrossEntropyAttrs, ignore_index, reduction, label_smoothing)
 };
 
-/// -sum_c q_c weight_c log_softmax(x)_c over the class dim, in one pass over the logits x; no probabilities
-/// are stored. The target is either class indices: q = (1 - s) onehot(t) + s / C with s = label_smoothing; or
-/// class probabilities p: q = (1 - s) p + s / C. The mean divides by the sum of weights as in nll_loss for
-/// indices, by the number of rows for probabilities. Gradients reach x, probability targets and weight.
+/// -sum_c q_c weight_c log_softmax(x)_c over the class dim. The target is either class indices: q = (1 - s)
+/// onehot(t) + s / C with s = label_smoothing, in one pass over the logits x, where no probabilities are
+/// stored; or class probabilities p: q = (1 - s) p + s / C, a composition. The mean divides by the sum of
+/// weights as in nll_loss for indices, by the number of rows for probabilities. Gradients reach x, weight and
+/// probability targets.
 /// Shapes: x, weight and class indices as for nll_loss; class probabilities as x.
 /// Dtypes: class indices i64, the others floating. Computes in f32 (f64 for f64) throughout; under autocast
 /// the result is f32.
@@ -89,7 +90,7 @@ struct CrossEntropyAttrs {
                                                       const Tensor& pos_weight = {},
                                                       Reduction reduction = Reduction::mean);
 
-// --- of single elements (loss/smooth.cu, loss/likelihood.cu, loss/margin.cu). x and target are floating
+// --- of single elements (loss/smooth.cpp, loss/likelihood.cpp, loss/margin.cpp). x and target are floating
 // and broadcast (ShapeError); gradients reach both.
 
 /// (x - t)^2 / (2 beta) where |x - t| < beta, |x - t| - beta / 2 elsewhere; l1_loss for beta = 0. Throws:

@@ -156,17 +156,6 @@ class RowOperand {
   }
 
   static constexpr std::int64_t kAcross = 16;  ///< rows of a tile, at least half a cache line
-  /// One element, for kernels that touch few of them.
-  template <class T>
-  [[nodiscard]] T load(std::int64_t row, std::int64_t place) const {
-    T value;
-    convert(element(row, place), dtype_, &value, dtype_of<T>, 1);
-    return value;
-  }
-  template <class T>
-  void store(std::int64_t row, std::int64_t place, T value) const {
-    convert(&value, dtype_of<T>, element(row, place), dtype_, 1);
-  }
 
  private:
   /// `count` rows at even distances, the first of them row `first` of the block.
@@ -195,9 +184,6 @@ class RowOperand {
   /// f(first row, first place, rows, places) for tiles of a piece.
   template <class F>
   void each_tile(const Piece& piece, F f) const;
-  [[nodiscard]] std::byte* element(std::int64_t row, std::int64_t place) const {
-    return base_ + (offset_of(row) + place * step_) * size_of(dtype_);
-  }
   [[nodiscard]] std::byte* element(const Piece& piece, std::int64_t row, std::int64_t place) const {
     return piece.at + (row * piece.distance + place * step_) * size_of(dtype_);
   }

@@ -1,5 +1,5 @@
-// The CPU's kernels of classification losses: cross-entropy from logits, forward and backward, a row at a
-// time while it is in the cache, and negative log-likelihood, which touches one element per row.
+// The CPU's kernels of cross-entropy from logits, forward and backward, a row at a time while it is in the
+// cache.
 #include "mezzo/kernels/softmax/softmax.h"
 
 #include <cstdint>
@@ -17,8 +17,7 @@ namespace {
 /// A ClassTarget for a block of rows, in the compute type.
 template <class T>
 struct ClassRows {
-  const std::int64_t* index;  ///< of the first row of the block; nullptr for probabilities
-  RowBlock<T> probabilities;
+  const std::int64_t* index;  ///< of the first row of the block
   const T* weight;
   T weight_sum;
   std::int64_t ignore_index;
@@ -43,8 +42,7 @@ struct CrossEntropyRows {
   static void run(T* losses, RowBlock<T> x, ClassRows<T> target, std::int64_t rows, std::int64_t n) {
     for (std::int64_t r = 0; r < rows; ++r) {
       const T* const row = x.data + r * x.distance;
-      const bool ignored = target.index != nullptr && target.index[r] == target.ignore_index;
-      losses[r] = ignored ? T(0) : row_loss(row, target, r, n, x.next(r));
+      losses[r] = target.index[r] == target.ignore_index ? T(0) : row_loss(row, target, r, n, x.next(r));
     }
   }
 
@@ -53,10 +51,6 @@ struct CrossEntropyRows {
                                         std::int64_t n, const T* next) {
     const auto [max, sum] = row_statistics(x, static_cast<T*>(nullptr), n, next);
     const scalar::ClassLossFn<T> loss{target.mass, {max, math::log(sum)}};
-    if (target.index == nullptr) {
-      const T* const p = target.probabilities.data + r * target.probabilities.distance;
-      return static_cast<T>(row_pass<T, 3>({x, target.weight, p}, nullptr, n, loss));
-    }
     const std::int64_t t = target.index[r];
     const T own = -(target.mass.own * target.weight[t]) * loss.log_probability(x[t]);
     if (target.mass.shared == T(0)) return own;
@@ -71,7 +65,7 @@ struct CrossEntropyBackwardRows {
                   std::int64_t scale_step, std::int64_t rows, std::int64_t n) {
     for (std::int64_t r = 0; r < rows; ++r) {
       T* const result = out.data + r * out.distance;
-      if (target.index != nullptr && target.index[r] == target.ignore_index) {
+      if (target.index[r] == target.ignore_index) {
         for (std::int64_t i = 0; i < n; ++i) result[i] = T(0);
         continue;
       }
@@ -83,13 +77,6 @@ struct CrossEntropyBackwardRows {
   MEZZO_ALWAYS_INLINE static void row_gradient(T* result, const T* x, const ClassRows<T>& target, T scale,
                                                std::int64_t r, std::int64_t n, const T* next) {
     const auto [max, sum] = row_statistics(x, result, n, next);
-    if (target.index == nullptr) {
-      const T* const p = target.probabilities.data + r * target.probabilities.distance;
-      const T mass = static_cast<T>(row_pass<T, 2>({target.weight, p}, nullptr, n, target.mass));
-      const scalar::ClassGradientFn<T> gradient{target.mass, mass / sum, scale};
-      row_pass<T, 3>({result, target.weight, p}, result, n, gradient);
-      return;
-    }
     const T own = target.mass.own * target.weight[target.index[r]];
     const T mass = own + target.mass.shared * target.weight_sum;
     const scalar::ClassGradientFn<T> gradient{target.mass, mass / sum, scale};
@@ -105,7 +92,6 @@ template <class T>
   for (std::int64_t c = 0; c < classes; ++c) sum += static_cast<double>(weight[c]);
   const double shared = target.label_smoothing / static_cast<double>(classes);
   return {.index = target.index,
-          .probabilities = {},
           .weight = weight,
           .weight_sum = static_cast<T>(sum),
           .ignore_index = target.ignore_index,
@@ -118,23 +104,11 @@ void for_class_rows(const RowOperand* out, const View& x, std::size_t dim, const
                     const Body& body) {
   const RowOperand logits(x, dim);
   const ClassRows<T> all = class_rows<T>(target, logits.length());
-  const auto call = [&](RowBlock<T> result, RowBlock<T> in, RowBlock<T> probabilities, std::int64_t begin,
-                        std::int64_t count) {
+  for_row_blocks<T, 1>(out, {logits}, [&](auto result, const auto& in, auto begin, auto count) {
     ClassRows<T> some = all;
-    some.probabilities = probabilities;
-    if (some.index != nullptr) some.index += begin;
-    body(result, in, some, begin, count);
-  };
-  if (target.index != nullptr) {
-    for_row_blocks<T, 1>(out, {logits}, [&](auto result, const auto& in, auto begin, auto count) {
-      call(result, in[0], {}, begin, count);
-    });
-  } else {
-    for_row_blocks<T, 2>(out, {logits, RowOperand(target.probabilities, dim)},
-                         [&](auto result, const auto& in, auto begin, auto count) {
-                           call(result, in[0], in[1], begin, count);
-                         });
-  }
+    some.index += begin;
+    body(result, in[0], some, begin, count);
+  });
 }
 
 }  // namespace
@@ -156,8 +130,6 @@ std::int64_t count_classes(const char* /*op*/, const ClassTarget& target, std::i
 }
 
 void cross_entropy(void* losses, const View& x, std::size_t dim, const ClassTarget& target, DType compute) {
-  // The array of indices of no rows may be nullptr, which elsewhere means probabilities.
-  if (layout::numel(x.shape) == 0) return;
   const std::int64_t n = RowOperand(x, dim).length();
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     T* const to = static_cast<T*>(losses);
@@ -170,7 +142,6 @@ void cross_entropy(void* losses, const View& x, std::size_t dim, const ClassTarg
 
 void cross_entropy_backward(const View& out, const RowScales& scales, const View& x, std::size_t dim,
                             const ClassTarget& target, DType compute) {
-  if (layout::numel(x.shape) == 0) return;
   const RowOperand result(out, dim);
   const std::int64_t n = result.length(), step = scales.step;
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
@@ -180,35 +151,6 @@ void cross_entropy_backward(const View& out, const RowScales& scales, const View
         [&](RowBlock<T> to, RowBlock<T> in, const ClassRows<T>& some, std::int64_t begin, std::int64_t rows) {
           run_isa<CrossEntropyBackwardRows<T>>(to, in, some, factors + begin * step, step, rows, n);
         });
-  });
-}
-
-void nll(void* losses, const View& x, std::size_t dim, const ClassTarget& target, DType compute) {
-  const RowOperand in(x, dim);
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    T* const to = static_cast<T*>(losses);
-    const T* const weight = static_cast<const T*>(target.weight);
-    parallel_for(in.rows(), kRowBlock, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const std::int64_t t = target.index[r];
-        to[r] = t == target.ignore_index ? T(0) : -weight[t] * in.load<T>(r, t);
-      }
-    });
-  });
-}
-
-void nll_backward(const View& out, const RowScales& scales, std::size_t dim, const ClassTarget& target,
-                  DType compute) {
-  const RowOperand result(out, dim);
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    const T* const weight = static_cast<const T*>(target.weight);
-    const T* const factors = static_cast<const T*>(scales.values);
-    parallel_for(result.rows(), kRowBlock, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const std::int64_t t = target.index[r];
-        if (t != target.ignore_index) result.store<T>(r, t, -weight[t] * factors[r * scales.step]);
-      }
-    });
   });
 }
 

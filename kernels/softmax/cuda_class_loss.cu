@@ -1,5 +1,5 @@
-// The CUDA rows of cross-entropy and negative log-likelihood. A class index out of range is reported as a
-// fault of the device and never dereferenced: its row has neither loss nor gradient.
+// The CUDA rows of cross-entropy. A class index out of range is reported as a fault of the device and never
+// dereferenced: its row has neither loss nor gradient.
 #include "mezzo/kernels/softmax/softmax.h"
 
 #include "mezzo/core/cuda/fault.h"
@@ -11,7 +11,7 @@ namespace mezzo::kernels::cuda {
 
 namespace {
 
-/// A ClassTarget with class indices, in the compute type.
+/// A ClassTarget in the compute type.
 template <class T>
 struct ClassIndices {
   const std::int64_t* index;
@@ -36,9 +36,9 @@ template <class T>
           static_cast<T>(target.label_smoothing / static_cast<double>(classes))};
 }
 
-/// Losses for class indices. Arrays: logits.
+/// Losses. Arrays: logits.
 template <class T>
-struct CrossEntropyIndexRow {
+struct CrossEntropyRow {
   using Number = T;
   static constexpr std::size_t kResults = 0;
   T* losses;
@@ -63,29 +63,9 @@ struct CrossEntropyIndexRow {
   }
 };
 
-/// Losses for probabilities. Arrays: logits, probabilities.
+/// Gradients. Arrays: result, logits.
 template <class T>
-struct CrossEntropyMassRow {
-  using Number = T;
-  static constexpr std::size_t kResults = 0;
-  T* losses;
-  Alike<T> weights;
-  scalar::ClassMassFn<T> mass;
-  template <class Row>
-  __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
-    const auto x = [&](const auto& place) { return row.template get<0>(place); };
-    const RowStatistics<T> statistics = row_statistics(row, x);
-    const scalar::ClassLossFn<T> loss{mass, {statistics.max, math::log(statistics.sum)}};
-    const T total = static_cast<T>(sum_row(
-        row, [&](const auto& place, T weight) { return loss(x(place), weight, row.template get<1>(place)); },
-        weights));
-    if (row.leads()) losses[index] = total;
-  }
-};
-
-/// Gradients for class indices. Arrays: result, logits.
-template <class T>
-struct CrossEntropyIndexBackwardRow {
+struct CrossEntropyBackwardRow {
   using Number = T;
   static constexpr std::size_t kResults = 1;
   const T* scales;
@@ -115,55 +95,6 @@ struct CrossEntropyIndexBackwardRow {
           return place.is(t) ? g - scale * own : g;
         },
         target.weights());
-  }
-};
-
-/// Gradients for probabilities. Arrays: result, logits, probabilities.
-template <class T>
-struct CrossEntropyMassBackwardRow {
-  using Number = T;
-  static constexpr std::size_t kResults = 1;
-  const T* scales;
-  std::int64_t scale_step;
-  Alike<T> weights;
-  scalar::ClassMassFn<T> mass;
-  template <class Row>
-  __device__ MEZZO_ALWAYS_INLINE void operator()(Row& row, std::int64_t index) const {
-    const auto x = [&](const auto& place) { return row.template get<1>(place); };
-    const auto p = [&](const auto& place) { return row.template get<2>(place); };
-    const auto terms = row_terms(row, x);
-    const T total = static_cast<T>(sum_row(
-        row, [&](const auto& place, T weight) { return mass(weight, p(place)); }, weights));
-    const scalar::ClassGradientFn<T> gradient{mass, total / terms.second, scales[index * scale_step]};
-    row.write([&](const auto& place, T weight) { return gradient(terms.first(place), weight, p(place)); },
-              weights);
-  }
-};
-
-/// -weight[t] x[t]. Arrays: log-probabilities.
-template <class T>
-struct NllRow {
-  T* losses;
-  ClassIndices<T> target;
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<1>& row, std::int64_t index, std::int64_t n) const {
-    if (team.rank() != 0) return;
-    const std::int64_t t = target.of_row(index, n);
-    losses[index] = t < 0 ? T(0) : -target.weight[t] * row.template get<T>(0, t);
-  }
-};
-
-/// Its gradient, one element per row. Arrays: result.
-template <class T>
-struct NllBackwardRow {
-  const T* scales;
-  std::int64_t scale_step;
-  ClassIndices<T> target;
-  template <class Team>
-  __device__ void operator()(const Team& team, const Row<1>& row, std::int64_t index, std::int64_t n) const {
-    if (team.rank() != 0) return;
-    const std::int64_t t = target.of_row(index, n);
-    if (t >= 0) row.set(0, t, -target.weight[t] * scales[index * scale_step]);
   }
 };
 
@@ -212,18 +143,12 @@ std::int64_t count_classes(Device device, const char* op, const ClassTarget& tar
 
 void cross_entropy(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
                    DType compute) {
-  // The array of indices of no rows may be nullptr, which elsewhere means probabilities.
   if (layout::numel(x.shape) == 0) return;
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    const RowArrays<1> plain({x}, dim);
-    const auto mass = mass_of<T>(target, plain.length);
-    T* const out = static_cast<T*>(losses);
-    if (target.index != nullptr) {
-      run_row_passes(device, plain, CrossEntropyIndexRow<T>{out, indices_of<T>(target), mass});
-    } else {
-      run_row_passes(device, RowArrays<2>({x, target.probabilities}, dim),
-                     CrossEntropyMassRow<T>{out, Alike<T>{static_cast<const T*>(target.weight), T(1)}, mass});
-    }
+    const RowArrays<1> all({x}, dim);
+    run_row_passes(
+        device, all,
+        CrossEntropyRow<T>{static_cast<T*>(losses), indices_of<T>(target), mass_of<T>(target, all.length)});
   });
 }
 
@@ -231,32 +156,10 @@ void cross_entropy_backward(Device device, const View& out, const RowScales& sca
                             std::size_t dim, const ClassTarget& target, DType compute) {
   if (layout::numel(x.shape) == 0) return;
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    const RowArrays<2> plain({out, x}, dim);
-    const auto mass = mass_of<T>(target, plain.length);
-    const T* const factors = static_cast<const T*>(scales.values);
-    if (target.index != nullptr) {
-      run_row_passes(device, plain,
-                     CrossEntropyIndexBackwardRow<T>{factors, scales.step, indices_of<T>(target), mass});
-    } else {
-      run_row_passes(device, RowArrays<3>({out, x, target.probabilities}, dim),
-                     CrossEntropyMassBackwardRow<T>{
-                         factors, scales.step, Alike<T>{static_cast<const T*>(target.weight), T(1)}, mass});
-    }
-  });
-}
-
-void nll(Device device, void* losses, const View& x, std::size_t dim, const ClassTarget& target,
-         DType compute) {
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    run_rows(device, RowArrays<1>({x}, dim), NllRow<T>{static_cast<T*>(losses), indices_of<T>(target)});
-  });
-}
-
-void nll_backward(Device device, const View& out, const RowScales& scales, std::size_t dim,
-                  const ClassTarget& target, DType compute) {
-  dispatch_real(compute, [&]<class T>(TypeTag<T>) {
-    run_rows(device, RowArrays<1>({out}, dim),
-             NllBackwardRow<T>{static_cast<const T*>(scales.values), scales.step, indices_of<T>(target)});
+    const RowArrays<2> all({out, x}, dim);
+    run_row_passes(device, all,
+                   CrossEntropyBackwardRow<T>{static_cast<const T*>(scales.values), scales.step,
+                                              indices_of<T>(target), mass_of<T>(target, all.length)});
   });
 }
 

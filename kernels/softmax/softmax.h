@@ -22,12 +22,11 @@ MEZZO_KERNEL(softmax,
 MEZZO_KERNEL(softmax_backward, void(SoftmaxKind kind, const View& out, const View& grad, const View& output,
                                     std::size_t dim, DType compute));
 
-// --- the classification losses, cross_entropy and nll_loss. Losses come out one per row; the ops reduce them
+// --- cross_entropy with class indices. Losses come out one per row; the op reduces them
 
-/// Class indices or class probabilities, with their options. Arrays are contiguous and in device memory.
+/// Class indices with their options. Arrays are contiguous and in device memory.
 struct ClassTarget {
-  const std::int64_t* index = nullptr;  ///< one class per row, or nullptr: then probabilities
-  View probabilities = {};              ///< of the logits' shape
+  const std::int64_t* index = nullptr;  ///< one class per row
   const void* weight = nullptr;         ///< one per class, in the compute type; always given
   std::int64_t ignore_index = -100;     ///< rows with this index have neither loss nor gradient
   double label_smoothing = 0;
@@ -56,13 +55,5 @@ MEZZO_KERNEL(cross_entropy,
 /// again, since the row has to be read anyway: nothing but x is saved for backward.
 MEZZO_KERNEL(cross_entropy_backward, void(const View& out, const RowScales& scales, const View& x,
                                           std::size_t dim, const ClassTarget& target, DType compute));
-
-/// losses[r] = -weight[t] x[r, t], for indices only; otherwise as cross_entropy.
-MEZZO_KERNEL(nll,
-             void(void* losses, const View& x, std::size_t dim, const ClassTarget& target, DType compute));
-
-/// Writes the one element per row of `out` (zeros before) that nll's gradient has.
-MEZZO_KERNEL(nll_backward, void(const View& out, const RowScales& scales, std::size_t dim,
-                                const ClassTarget& target, DType compute));
 
 }  // namespace mezzo::kernels

@@ -45,23 +45,18 @@ struct LogSoftmaxGradientFn {
   MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T grad, T output) const { return grad - math::exp(output) * sum; }
 };
 
-/// q weight of one class, its target mass, where q = own * target + shared. Without a target it is 0.
+/// The target mass q weight of a class is shared * weight, and own * weight more of the row's own class.
 template <class T>
 struct ClassMassFn {
   T own, shared;  ///< 1 - label_smoothing, label_smoothing / number of classes
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T weight) const { return shared * weight; }
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T weight, T target) const {
-    return (own * target + shared) * weight;
-  }
 };
 /// Share of one class in the loss of a row, -mass log p, from its logit.
 template <class T>
 struct ClassLossFn {
   ClassMassFn<T> mass;
   LogProbabilityFn<T> log_probability;
-  template <class... Target>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T weight, Target... target) const {
-    return -mass(weight, target...) * log_probability(x);
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T x, T weight) const {
+    return -(mass.shared * weight) * log_probability(x);
   }
 };
 /// d loss / d logit of one class from exp(x - max): scale (p sum of masses - mass).
@@ -70,9 +65,8 @@ struct ClassGradientFn {
   ClassMassFn<T> mass;
   T p_scale;  ///< sum of masses / sum of exps
   T scale;
-  template <class... Target>
-  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T exp, T weight, Target... target) const {
-    return scale * (exp * p_scale - mass(weight, target...));
+  MEZZO_HD MEZZO_ALWAYS_INLINE T operator()(T exp, T weight) const {
+    return scale * (exp * p_scale - mass.shared * weight);
   }
 };
 

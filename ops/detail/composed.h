@@ -31,7 +31,9 @@ template <class A>
 [[nodiscard]] constexpr Op<A> composed_op(std::string_view name, typename Op<A>::SampleList samples,
                                           typename Op<A>::Forward forward,
                                           std::type_identity_t<Vjp<A>> vjp = kDecomposed) {
-  return plain_op<A>(name, Category::fp32, samples, forward, vjp, {~0U, 0});
+  Op<A> op = plain_op<A>(name, Category::fp32, samples, forward, vjp, {~0U, 0});
+  op.reference = forward;
+  return op;
 }
 
 /// The descriptor of a composition that autocast leaves alone.

@@ -67,16 +67,6 @@ PreparedTarget::PreparedTarget(const char* op, const ClassDims& dims, const Tens
       "check the labels against the number of classes");
 }
 
-PreparedTarget::PreparedTarget(const ClassDims& dims, const Tensor& probabilities, const Tensor& weight,
-                               DType compute)
-    : target_(probabilities), compute_(compute) {
-  const Device device = probabilities.device();
-  weight_ = class_weights(dims, weight, {.dtype = compute, .device = device});
-  divisor_ = full({}, static_cast<double>(layout::numel(dims.rows)), {.dtype = DType::f64, .device = device});
-  view_.probabilities = view_of(target_);
-  view_.weight = weight_.impl().data();
-}
-
 Tensor PreparedTarget::reduced(const Tensor& losses, Reduction reduction, DType result) const {
   if (reduction == Reduction::none) return to(losses, result);
   Tensor out = empty({}, {.dtype = result, .device = losses.device()});

@@ -27,8 +27,6 @@ class PreparedTarget {
   /// Class indices. Throws IndexError for one that is neither a class nor ignore_index.
   PreparedTarget(const char* op, const ClassDims& dims, const Tensor& target, const Tensor& weight,
                  std::int64_t ignore_index, DType compute);
-  /// Class probabilities: the mean is that over all rows.
-  PreparedTarget(const ClassDims& dims, const Tensor& probabilities, const Tensor& weight, DType compute);
 
   [[nodiscard]] const kernels::ClassTarget& view() const { return view_; }
   void set_label_smoothing(double value) { view_.label_smoothing = value; }
