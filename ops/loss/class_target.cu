@@ -4,6 +4,7 @@
 #include "mezzo/ops/loss/class_target.h"
 
 #include "mezzo/kernels/math/scalar_math.h"
+#include "mezzo/kernels/reduce/reduce.h"
 #include "mezzo/ops/ops.h"
 
 namespace mezzo::ops {
