@@ -86,7 +86,7 @@ class GradScaler {
   /// Throws: ValueError for growth_factor <= 1, backoff_factor outside (0, 1), growth_interval or hysteresis
   /// below 1, or a scale that is not positive and finite.
   explicit GradScaler(GradScalerOptions options = {});
-  // A copy would share the scale but not how far each optimizer is.
+  // Moves only: a copy would share the scale but not how far each optimizer is.
   GradScaler(GradScaler&&) = default;
   GradScaler& operator=(GradScaler&&) = default;
 

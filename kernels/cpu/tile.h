@@ -65,7 +65,7 @@ class TileOperand {
   /// Stores n values of type `from` at `begin`, converted to the array's dtype.
   void write(std::int64_t begin, std::int64_t n, DType from, const void* values) const;
 
-  /// Asks for the memory of [begin, begin + n), while what comes before it is worked on.
+  /// Asks for the memory of [begin, begin + n), if there is any, while what comes before it is worked on.
   void prefetch(std::int64_t begin, std::int64_t n) const {
     if (!linear_) return;
     const std::byte* const end = at(begin + n);

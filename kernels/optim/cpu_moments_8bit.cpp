@@ -22,8 +22,66 @@ namespace {
 /// first.
 constexpr std::int32_t kFirstCell = (127 - 23) << 7, kCells = (127 << 7) - kFirstCell + 1;
 
+/// Codes as places on lines. A magnitude has a class: 0 next to zero, 1 to 7 for the decades, 8 next to one.
+struct MomentLines {
+  /// By class: a magnitude's code is the whole part of start + slope * magnitude, and below `end`. At the
+  /// borders of a class, as at those in it, the line meets a whole number.
+  std::array<float, 16> slope{}, start{}, end{};
+  std::array<float, 16> next{};            ///< by class: the least magnitude of the next
+  std::array<std::int32_t, 32> classes{};  ///< of the least number with an exponent, by its five low bits
+  /// By the four low bits of the leading zeros of m, which counts entries from zero's on: an entry is
+  /// step * m + base, both numbers in two parts, which the larger parts give exactly.
+  std::array<float, 16> step{}, base{}, step_rest{}, base_rest{};
+  int zero, first_m;
+
+  explicit MomentLines(bool has_sign) : zero(Moments8::zero(has_sign)), first_m(has_sign ? 0 : 1) {
+    next.fill(std::numeric_limits<float>::infinity());
+    start[0] = end[0] = static_cast<float>(zero) + 0.5F;
+    for (std::size_t k = 1; k < 8; ++k) {
+      const double decade = Moments8::decade(static_cast<int>(k) - 1);
+      const int parts = (1 + first_m) << (k - 1), code = zero + parts - first_m;
+      next[k - 1] = Moments8::border(has_sign, code);
+      slope[k] = static_cast<float>(parts / (0.9 * decade));
+      start[k] = static_cast<float>(code - parts / 9.0);
+      end[k] = static_cast<float>(code + parts) - 0.5F;
+      set_entries(parts, 0.9 * decade / parts, decade * (0.45 / parts - 0.8));
+    }
+    slope[0] = 0.5F / next[0];
+    // A little below the border, so that the sums decide for magnitudes that are rounded down.
+    const float one = Moments8::border(has_sign, 255);
+    next[7] = one * (1 - 0x1p-21F);
+    slope[8] = 128;
+    start[8] = 255 - 128 * one;
+    end[8] = 255.5F;
+    set_entries(128 << first_m, 0, 1);
+    for (int exponent = kLeastExponent; exponent < kLeastExponent + 32; ++exponent) {
+      const auto least = mezzo::detail::bit_cast<float>(static_cast<std::uint32_t>(exponent) << 23);
+      const auto above = std::upper_bound(next.begin(), next.begin() + 8, least);
+      classes[static_cast<std::size_t>(exponent % 32)] = static_cast<std::int32_t>(above - next.begin());
+    }
+  }
+  static constexpr int kLeastExponent = 127 - 30;
+
+ private:
+  /// Of m from `first`, a power of two, to twice that.
+  void set_entries(int first, double exact_step, double exact_base) {
+    int zeros = 32;
+    for (int m = first; m != 0; m /= 2) --zeros;
+    const auto at = static_cast<std::size_t>(zeros % 16);
+    int exponent = 0;
+    std::frexp(exact_step, &exponent);
+    const double unit = std::ldexp(1.0, exponent - 16);  // steps of 16 bits, m of 8
+    const double step_part = std::round(exact_step / unit) * unit,
+                 base_part = std::round(exact_base / unit) * unit;
+    step[at] = static_cast<float>(step_part);
+    base[at] = static_cast<float>(base_part);
+    step_rest[at] = static_cast<float>(exact_step - step_part);
+    base_rest[at] = static_cast<float>(exact_base - base_part);
+  }
+};
+
 struct MomentTable {
-  explicit MomentTable(bool with_sign) : has_sign(with_sign) {
+  explicit MomentTable(bool with_sign) : has_sign(with_sign), lines(with_sign) {
     borders[256] = std::numeric_limits<float>::infinity();  // none is above the last
     for (int code = 0; code < 256; ++code) {
       entries[static_cast<std::size_t>(code)] = Moments8::entry(has_sign, code);
@@ -42,6 +100,7 @@ struct MomentTable {
         has_sign, [&](int code) { return borders[static_cast<std::size_t>(code)]; }, x);
   }
   bool has_sign;
+  MomentLines lines;
   std::array<float, 256> entries{};
   std::array<float, 257> borders{};              // the last is never reached
   std::array<std::uint8_t, 2 * kCells> cells{};  // codes of the least numbers of cells; negative ones behind
@@ -89,76 +148,13 @@ void write_block(const MomentTable& table, float* values, float scale, std::uint
 }
 
 #if defined(__x86_64__)
-/// Codes as places on lines. A magnitude has a class: 0 next to zero, 1 to 7 for the decades, 8 next to one.
-struct MomentLines {
-  /// By class: a magnitude's code is the whole part of start + slope * magnitude, and below `end`. At the
-  /// borders of a class, as at those in it, the line meets a whole number.
-  std::array<float, 16> slope{}, start{}, end{};
-  std::array<float, 16> next{};            ///< by class: the least magnitude of the next
-  std::array<std::int32_t, 32> classes{};  ///< of the least number with an exponent, by its five low bits
-  /// By the four low bits of the leading zeros of m, which counts entries from zero's on: an entry is
-  /// step * m + base, both numbers in two parts, which the larger parts give exactly.
-  std::array<float, 16> step{}, base{}, step_rest{}, base_rest{};
-  int zero, first_m;
-
-  explicit MomentLines(const MomentTable& table)
-      : zero(Moments8::zero(table.has_sign)), first_m(table.has_sign ? 0 : 1) {
-    next.fill(std::numeric_limits<float>::infinity());
-    start[0] = end[0] = static_cast<float>(zero) + 0.5F;
-    double decade = 1e-6;
-    for (std::size_t k = 1; k < 8; ++k, decade *= 10) {
-      const int parts = (1 + first_m) << (k - 1), code = zero + parts - first_m;
-      next[k - 1] = table.borders[static_cast<std::size_t>(code)];
-      slope[k] = static_cast<float>(parts / (0.9 * decade));
-      start[k] = static_cast<float>(code - parts / 9.0);
-      end[k] = static_cast<float>(code + parts) - 0.5F;
-      set_entries(parts, 0.9 * decade / parts, decade * (0.45 / parts - 0.8));
-    }
-    slope[0] = 0.5F / next[0];
-    // A little below the border, so that the sums decide for magnitudes that are rounded down.
-    next[7] = table.borders[255] * (1 - 0x1p-21F);
-    slope[8] = 128;
-    start[8] = 255 - 128 * table.borders[255];
-    end[8] = 255.5F;
-    set_entries(128 << first_m, 0, 1);
-    for (int exponent = kLeastExponent; exponent < kLeastExponent + 32; ++exponent) {
-      const auto least = mezzo::detail::bit_cast<float>(static_cast<std::uint32_t>(exponent) << 23);
-      const auto above = std::upper_bound(next.begin(), next.begin() + 8, least);
-      classes[static_cast<std::size_t>(exponent % 32)] = static_cast<std::int32_t>(above - next.begin());
-    }
-  }
-  static constexpr int kLeastExponent = 127 - 30;
-
-  static const MomentLines& of(const MomentTable& table) {
-    static const MomentLines with(MomentTable::of(true)), without(MomentTable::of(false));
-    return table.has_sign ? with : without;
-  }
-
- private:
-  /// Of m from `first`, a power of two, to twice that.
-  void set_entries(int first, double exact_step, double exact_base) {
-    int zeros = 32;
-    for (int m = first; m != 0; m /= 2) --zeros;
-    const auto at = static_cast<std::size_t>(zeros % 16);
-    int exponent = 0;
-    std::frexp(exact_step, &exponent);
-    const double unit = std::ldexp(1.0, exponent - 16);  // steps of 16 bits, m of 8
-    const double step_part = std::round(exact_step / unit) * unit,
-                 base_part = std::round(exact_base / unit) * unit;
-    step[at] = static_cast<float>(step_part);
-    base[at] = static_cast<float>(base_part);
-    step_rest[at] = static_cast<float>(exact_step - step_part);
-    base_rest[at] = static_cast<float>(exact_base - base_part);
-  }
-};
-
 [[MEZZO_TARGET_V4]] inline __m512 load16(const std::array<float, 16>& values) {
   return _mm512_loadu_ps(values.data());
 }
 
 [[MEZZO_TARGET_V4]] void read_block_v4(const MomentTable& table, const std::uint8_t* codes, float scale,
                                        float* values, std::int64_t n) {
-  const MomentLines& lines = MomentLines::of(table);
+  const MomentLines& lines = table.lines;
   const __m512 step = load16(lines.step), base = load16(lines.base), step_rest = load16(lines.step_rest),
                base_rest = load16(lines.base_rest);
   const __m512i sign = _mm512_set1_epi32(INT32_MIN), offset = _mm512_set1_epi32(lines.first_m - lines.zero);
@@ -183,7 +179,7 @@ struct MomentLines {
 /// says is off by less than 2^-13. Where that may decide, the borders are asked.
 [[MEZZO_TARGET_V4]] void write_block_v4(const MomentTable& table, const float* values, float scale,
                                         std::uint8_t* codes, std::int64_t n) {
-  const MomentLines& lines = MomentLines::of(table);
+  const MomentLines& lines = table.lines;
   const __m512 next = load16(lines.next), slope = load16(lines.slope), start = load16(lines.start),
                end = load16(lines.end);
   const __m512i low_classes = _mm512_loadu_si512(lines.classes.data()),

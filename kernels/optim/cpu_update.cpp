@@ -114,6 +114,7 @@ struct Piece {
   Buffers& buffers;
   Operands operands{update};
 
+  /// Elements [at, at + n). `next`: how many come then, none if it is below 1.
   void tile(std::int64_t at, std::int64_t n, std::int64_t next) {
     TileArrays arrays{};
     for (std::size_t s = 0; s < loop.states; ++s) {
@@ -127,7 +128,8 @@ struct Piece {
     arrays.p_out = operands.value.target(at, loop.type, buffers.value.values);  // a buffer for 16 bits
     if (write_gradient) arrays.unscaled = operands.gradient.target(at, loop.type, buffers.gradient.values);
     loop.tile(functor, arrays, n, unscale);
-    if (update.scales[0] != nullptr && next > 0) {
+    // While codes are made, memory has nothing to do.
+    if (update.scales[0] != nullptr) {
       operands.value.prefetch(at + n, next);
       operands.gradient.prefetch(at + n, next);
       for (std::size_t s = 0; s < loop.states; ++s) operands.state[s].prefetch(at + n, next);

@@ -23,10 +23,14 @@ struct Moments8 {
   /// The code of 0.
   [[nodiscard]] MEZZO_HD static constexpr std::uint8_t zero(bool has_sign) { return has_sign ? 127 : 0; }
 
+  /// The upper end of decade k of seven.
+  [[nodiscard]] MEZZO_HD static constexpr double decade(int k) {
+    constexpr double kDecades[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+    return kDecades[k];
+  }
   /// Entry `code` of the table of moments with a sign, or of those without, in order: 0, 1, and in each
   /// decade the middles of 2^k equal parts of [0.1, 1].
   [[nodiscard]] MEZZO_HD static float entry(bool has_sign, int code) {
-    constexpr double kDecades[] = {1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
     const int place = has_sign ? code - 127 : code;
     if (place == 0) return 0;
     if (place == (has_sign ? 128 : 255)) return 1;
@@ -34,7 +38,7 @@ struct Moments8 {
     int k = 0;
     while (magnitude >> (k + 1) != 0) ++k;
     const double parts = 1 << k, part = magnitude - parts;
-    const double value = kDecades[has_sign ? k : k - 1] * (0.1 + 0.9 * (part + 0.5) / parts);
+    const double value = decade(has_sign ? k : k - 1) * (0.1 + 0.9 * (part + 0.5) / parts);
     return static_cast<float>(place < 0 ? -value : value);
   }
   /// The least number whose code is `code` or above: halfway from the entry before. `code` is not 0.

@@ -45,9 +45,8 @@ class Reduction {
     if (plan_.reduced.run() >= kTile && plan_.reduced.stride() == 1) {
       plan_.reduced.each_run(
           elements.begin, elements.size,
-          [&](std::int64_t /*offset*/, std::int64_t /*stride*/, std::int64_t done, std::int64_t n) {
-            const std::byte* const x = source_.packed(plan_.reduced, origin, elements.begin + done, n);
-            total = reducer_.combine(total, packed_row(x, n, shift));
+          [&](std::int64_t offset, std::int64_t /*stride*/, std::int64_t /*done*/, std::int64_t n) {
+            total = reducer_.combine(total, packed_row(source_.at(origin + offset), n, shift));
           });
       return total;
     }

@@ -83,6 +83,7 @@ void StridedSpace::each_box(std::int64_t begin, std::int64_t n, F f) const {
 inline constexpr std::int64_t kReduceGrain = 65536;
 /// Widest piece of outputs that is worked on at once.
 inline constexpr std::int64_t kReduceUnit = kTile;
+
 /// The plan of one reduction of `count` elements each into `outputs` outputs. The elements of an output are
 /// in the order of their memory, or in row-major order of the reduced dims where their positions matter; they
 /// are cut into chunks of `chunk` elements, whose results are combined in order. Within a chunk there are two

@@ -32,6 +32,8 @@ class ReduceSource {
       : base_(static_cast<const std::byte*>(view.data)), dtype_(view.dtype) {}
 
   [[nodiscard]] DType dtype() const { return dtype_; }
+  /// The element that is `offset` elements from the start.
+  [[nodiscard]] const std::byte* at(std::int64_t offset) const { return base_ + offset * size_of(dtype_); }
   /// Where positions [begin, begin + n) of `space`, which starts `origin` elements from the start, lie one
   /// after the other; nullptr where they do not.
   [[nodiscard]] const std::byte* packed(const StridedSpace& space, std::int64_t origin, std::int64_t begin,
@@ -65,7 +67,6 @@ class ReduceSource {
  private:
   void each_block(const ReducePlan& plan, std::int64_t first, std::int64_t n, ReducePlan::Range elements,
                   DType type, const BlockTaker& take) const;
-  [[nodiscard]] const std::byte* at(std::int64_t offset) const { return base_ + offset * size_of(dtype_); }
   void copied(const StridedSpace& kept, std::int64_t first, std::int64_t n, StridedSpace::Run down,
               ReducePlan::Range rows, DType type, const BlockTaker& take) const;
   void widened(std::int64_t offset, std::int64_t n, std::int64_t stride, ReducePlan::Range rows, DType type,
