@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -54,6 +56,8 @@ class Recording : NoCopy {
   /// The graph refers to the memory: it is not freed before the graph. Storages that the work allocates are
   /// the graph's anyway.
   void hold(const Ref<Storage>& storage);
+  /// The graph runs by means of it (a plan of a vendor's library): it lives as long as the graph.
+  void hold(std::shared_ptr<const void> needed) { needed_.insert(std::move(needed)); }
   /// Memory that is written before each replay, for the work to read; none of it uses the place for anything
   /// else.
   [[nodiscard]] virtual Ref<Storage> new_input(std::size_t bytes) = 0;
@@ -75,6 +79,7 @@ class Recording : NoCopy {
   std::vector<std::pair<const void*, Ref<ReplayedState>>> states_;
   std::unordered_map<Storage*, bool> written_;  // and whether the work has made it
   std::vector<Ref<Storage>> held_;
+  std::unordered_set<std::shared_ptr<const void>> needed_;
 };
 
 /// While it lives, this thread's work on the Recording's device belongs to the Recording.

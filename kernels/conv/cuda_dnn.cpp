@@ -22,6 +22,7 @@
 #include "mezzo/core/cuda/device.h"
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/core/error.h"
+#include "mezzo/core/replay/recording.h"
 #include "mezzo/kernels/conv/cuda_dnn_plan.h"
 #include "mezzo/kernels/cuda/bf16.h"
 #include "mezzo/kernels/cuda/copy.h"
@@ -48,7 +49,7 @@ namespace {
 constexpr std::size_t kCandidates = 5;
 constexpr int kTimings = 5;
 /// Convolutions that are remembered. A program with ever new sizes has them forgotten at this number, but for
-/// the plans that a captured graph may run again.
+/// those that are in use and those that a captured graph may run again.
 constexpr std::size_t kMostPlans = 1024;
 
 /// x, weight and y as cuDNN finds them.
@@ -63,8 +64,9 @@ std::int64_t alignment_of(const void* data) {
   return static_cast<std::int64_t>(bits & (~bits + 1));
 }
 
-/// A map on a device with the plan that it runs with. Used under the lock of the device's handle.
-class Convolution {
+/// A map on a device with the plan that it runs with. Used under the lock of the device's handle. It belongs
+/// to those that remember it, to calls under way, and to the graphs that captured it.
+class Convolution : public std::enable_shared_from_this<Convolution> {
  public:
   /// Throws DnnRefusal, also when there is no plan.
   Convolution(const DnnProblem& problem, cudnnHandle_t handle)
@@ -78,8 +80,8 @@ class Convolution {
   void run(const Pointers& pointers, std::int64_t result_bytes, const mezzo::cuda::Stream& stream) {
     check_dnn(dnn()->set_stream(handle_, mezzo::cuda::native(stream)));
     if (stream.is_capturing()) {
-      captured_ = true;
-    } else if (!timed_ && !captured_ && mezzo::cuda::benchmark()) {
+      if (auto* const graph = mezzo::detail::Recording::of(stream.device())) graph->hold(shared_from_this());
+    } else if (!timed_ && !is_in_graph() && mezzo::cuda::benchmark()) {
       timed_ = true;
       take_fastest(pointers, result_bytes, stream);
     }
@@ -105,10 +107,12 @@ class Convolution {
            (problem_.accumulate ? ", with bias" : "") + ": engine " + engine_of(*plan_) + ", workspace " +
            std::to_string(plan_->workspace) + " bytes, " + (timed_ ? "fastest" : "recommended");
   }
-  /// Whether a graph may hold kernels of the plan, which has to stay then.
-  [[nodiscard]] bool captured() const { return captured_; }
 
  private:
+  /// Whether a graph may run the plan again, which has to stay then: more than the cache and the call under
+  /// way own it. (So does conv_plans for a moment: the plan is timed at a later call then.)
+  [[nodiscard]] bool is_in_graph() const { return weak_from_this().use_count() > 2; }
+
   [[nodiscard]] cudnnStatus_t start(const DnnPlan& plan, const Pointers& pointers, void* workspace) const {
     const DnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, kDnnIds);
@@ -163,7 +167,6 @@ class Convolution {
   DnnGraph graph_;
   std::optional<DnnPlan> plan_;
   bool timed_ = false;
-  std::atomic<bool> captured_ = false;
 };
 
 /// All that a plan depends on.
@@ -202,10 +205,8 @@ std::optional<std::shared_ptr<Convolution>> convolution_for(const DnnProblem& pr
   const Key key = key_of(problem, stream.device().index);
   if (const auto found = all.known.find(key); found != all.known.end()) return found->second;
   if (stream.is_capturing()) return {};
-  if (all.known.size() >= kMostPlans) {
-    std::erase_if(all.known,
-                  [](const auto& one) { return one.second == nullptr || !one.second->captured(); });
-  }
+  if (all.known.size() >= kMostPlans)
+    std::erase_if(all.known, [](const auto& one) { return one.second.use_count() <= 1; });
   ++plans_asked;
   std::shared_ptr<Convolution>& made = all.known[key];
   try {

@@ -9,6 +9,8 @@ namespace mezzo::kernels::cuda {
 /// False when it did not: no library, no plan that keeps the contract of kernels/conv/conv.h and gives the
 /// same bits every time, a result narrower than an operand, or a first meeting in a stream capture. Which
 /// plan is taken is asked for once per device, sizes and dtypes, and kept; what has none is remembered too.
+/// A captured graph owns the plans that it may run again (Recording::hold); of too many the others are
+/// forgotten.
 [[nodiscard]] bool dnn_conv(Device device, ConvMap map, const ConvShape& shape, const View& x,
                             const View& weight, const View& y, const void* bias);
 

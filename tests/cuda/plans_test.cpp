@@ -1,13 +1,17 @@
-// cuda::plans(): a line for each product and convolution, with what it runs with.
+// cuda::plans(): a line for each product and convolution, with what it runs with; and how long plans are
+// kept.
 #include <gtest/gtest.h>
 
 #include <mezzo/mezzo.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "cuda/device_fixture.h"
 #if MEZZO_CUDA_EMULATED
 #include "emulated_cuda/blas_lt.h"
+#include "mezzo/core/cuda/graph.h"
 #endif
 
 namespace mezzo {
@@ -70,6 +74,70 @@ TEST_F(CudaPlans, SayWhatTheLibraryDoesNotHave) {
       linear(ones_of({32, 8}, DType::f32), ones_of({64, 8}, DType::f32), ones_of({64}, DType::f32)));
   EXPECT_EQ(rest_of_line("cuda:0 matmul [32, 8] x [8, 64], f32 to f32, with bias: "),
             "none, so it is computed another way");
+}
+
+/// A convolution whose result is twice x.
+class CudaConvPlans : public CudaPlans {
+ protected:
+  static Tensor convolved(const Tensor& x, std::int64_t stride = 1) {
+    return conv2d(x, ones_of({1, 1, 2, 1}, DType::f32), {}, {.stride = stride});
+  }
+  static Tensor input(std::int64_t width) { return ones_of({1, 1, 2, width}, DType::f32); }
+  static bool is_known(std::int64_t width) {
+    return !rest_of_line("cuda:0 conv forward x [1, 1, 1, 2, " + std::to_string(width) +
+                         "], weight [1, 1, 1, 2, 1], f32 to f32: ")
+                .empty();
+  }
+  /// So many new convolutions that those before are forgotten, but for those that have to stay.
+  static void meet_others() {
+    static std::int64_t stride = 2;
+    for (int i = 0; i < 1025; ++i) static_cast<void>(convolved(input(3), stride++));
+  }
+
+  void SetUp() override {
+    CudaPlans::SetUp();
+    if (IsSkipped()) return;
+    static_cast<void>(convolved(x));
+    ASSERT_TRUE(is_known(kWidth));
+  }
+  static constexpr std::int64_t kWidth = 5;
+  Tensor x = input(kWidth), y;
+};
+
+TEST_F(CudaConvPlans, AreForgottenAtTheirLimitButThoseOfGraphs) {
+  std::optional<cuda::Graph> first(std::in_place, Device::cuda(0), [&] { static_cast<void>(convolved(x)); });
+  std::optional<cuda::Graph> second(std::in_place, Device::cuda(0), [&] { y = convolved(x); });
+  static_cast<void>(convolved(input(kWidth + 1)));
+  ASSERT_TRUE(is_known(kWidth + 1));
+  first.reset();
+  meet_others();
+  EXPECT_FALSE(is_known(kWidth + 1));
+  EXPECT_TRUE(is_known(kWidth));
+  x.fill_(4);
+  second->replay();
+  EXPECT_EQ(y.to_vector<float>(), std::vector<float>(kWidth, 8)) << "NaN: the plan is gone";
+  second.reset();
+  EXPECT_TRUE(is_known(kWidth));
+  meet_others();
+  EXPECT_FALSE(is_known(kWidth)) << "no graph needs it";
+}
+
+TEST_F(CudaConvPlans, AreForgottenAfterAFailedCapture) {
+  EXPECT_THROW(cuda::Graph(Device::cuda(0), [&] { static_cast<void>(convolved(x).to_vector<float>()); }),
+               StateError);
+  meet_others();
+  EXPECT_FALSE(is_known(kWidth));
+}
+
+TEST_F(CudaConvPlans, BelongToTheInnerOfTwoCaptures) {
+  std::optional<cuda::Graph> inner;
+  const cuda::Graph outer(Device::cuda(0),
+                          [&] { inner.emplace(Device::cuda(0), [&] { y = convolved(x); }); });
+  meet_others();
+  EXPECT_TRUE(is_known(kWidth));
+  inner.reset();
+  meet_others();
+  EXPECT_FALSE(is_known(kWidth));
 }
 #endif
 

@@ -153,12 +153,13 @@ void compute(const Task& task) {
       }
     }
   } while (advance(y, task.sizes[kY]));
+  const bool invalid = is_forbidden(task.engine) || (task.captured && task.plan.expired());
   Index at(dims);
   do {
     const std::int64_t to = offset(task, result, at);
     const double old = task.beta == 0 ? 0 : task.beta * load(task, result, to);
     const double sum = task.alpha * at_place(numbers[result], to) + old;
-    store(task, result, to, is_forbidden(task.engine) ? std::numeric_limits<double>::quiet_NaN() : sum);
+    store(task, result, to, invalid ? std::numeric_limits<double>::quiet_NaN() : sum);
   } while (advance(at, task.sizes[result]));
 }
 

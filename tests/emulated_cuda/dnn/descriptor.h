@@ -100,6 +100,8 @@ struct Task {
   double alpha, beta;
   void* workspace;
   std::int64_t workspace_bytes;
+  bool captured = false;
+  std::weak_ptr<const Descriptor> plan = {};
 };
 /// Computes it, on the host's stack, in device memory.
 void compute(const Task& task);

@@ -80,6 +80,9 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
     return status;
   emulated_cuda::DnnState& state = emulated_cuda::dnn();
   task.milliseconds = state.slowness[task.engine];
+  auto capture = cudaStreamCaptureStatusNone;
+  if (cudaStreamIsCapturing(handle->stream, &capture) != cudaSuccess) return CUDNN_STATUS_EXECUTION_FAILED;
+  task.captured = capture != cudaStreamCaptureStatusNone, task.plan = known_plan;
   if (!state.executes || emulated_cuda::enqueue(handle->stream, [task] { compute(task); }) != cudaSuccess)
     return CUDNN_STATUS_EXECUTION_FAILED;
   ++state.maps;

@@ -4,7 +4,8 @@
 // How it differs from cuDNN, on purpose:
 // * It has the descriptors and attributes that mezzo uses, and no other. Whatever cuDNN leaves undefined has
 //   a status: destroyed descriptors, descriptors of the wrong kind (cuDNN 9.19 crashes), arrays less aligned
-//   than they were said to be, a missing workspace.
+//   than they were said to be, a missing workspace. A replay of a captured map whose plan was destroyed gives
+//   NaN.
 // * Six engines (enum Engine). Those that want a workspace overwrite all of it. What they compute is right,
 //   apart from those whose notes say that mezzo must not take them, which give NaN.
 #pragma once
