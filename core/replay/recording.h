@@ -56,7 +56,7 @@ class Recording : NoCopy {
   /// The graph refers to the memory: it is not freed before the graph. Storages that the work allocates are
   /// the graph's anyway.
   void hold(const Ref<Storage>& storage);
-  /// The graph runs by means of it (a plan of a vendor's library): it lives as long as the graph.
+  /// What replays need (a plan of a vendor's library) lives as long as the graph.
   void hold(std::shared_ptr<const void> needed) { needed_.insert(std::move(needed)); }
   /// Memory that is written before each replay, for the work to read; none of it uses the place for anything
   /// else.
