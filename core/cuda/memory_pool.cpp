@@ -42,6 +42,7 @@ MemoryPool::MemoryPool(Device device) : device_(device) {
 
 MemoryPool::~MemoryPool() {
   pool_gone(device_.index, *this);
+  const DeviceGuard guard(device_.index, std::nothrow);
   const RelaxedCapture relaxed;
   for (void* const memory : kept_) static_cast<void>(cudaFreeHost(memory));
 }

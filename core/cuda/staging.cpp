@@ -1,5 +1,6 @@
-// Uploads go through a ring of pinned memory in pieces of up to 1 MiB, each guarded by an event. Downloads
-// alternate between two halves: the device fills one while the host empties the other.
+// Uploads go through a ring of pinned memory in pieces, each guarded by an event, small ones through a ring
+// of their own. Downloads alternate between two halves: the device fills one while the host empties the
+// other.
 #include "mezzo/core/cuda/staging.h"
 
 #include <algorithm>
@@ -27,19 +28,19 @@ std::byte* PinnedBuffer::data() {
   return data_;
 }
 
-void Staging::forget_oldest() noexcept {
+void UploadRing::forget_oldest() noexcept {
   first_ = (first_ + 1) % kSlots;
   --waiting_;
 }
 
-void Staging::wait_for_oldest() {
+void UploadRing::wait_for_oldest() {
   oldest().done.synchronize();
   forget_oldest();
 }
 
 // `bytes` bytes of the ring that no copy uses. Slots lie in the order of the ring, so only the oldest can be
 // in the way.
-std::byte* Staging::claim(std::size_t bytes) {
+std::byte* UploadRing::claim(std::size_t bytes) {
   if (head_ + bytes > ring_.size()) {
     // The rest of the ring stays unused this time round; what lies there must have run before what follows.
     while (waiting_ > 0 && oldest().begin >= head_) wait_for_oldest();
@@ -53,12 +54,10 @@ std::byte* Staging::claim(std::size_t bytes) {
   return ring_.data() + head_;
 }
 
-void Staging::upload(void* device, const void* host, std::size_t bytes, const Stream& stream) {
-  const DeviceGuard guard(index_);
-  const RelaxedCapture relaxed;  // events are asked and waited for
-  const std::scoped_lock lock(up_mutex_);
+void UploadRing::upload(void* device, const void* host, std::size_t bytes, const Stream& stream) {
+  const std::scoped_lock lock(mutex_);
   for (std::size_t done = 0; done < bytes;) {
-    const std::size_t piece = std::min(bytes - done, kPiece);
+    const std::size_t piece = std::min(bytes - done, piece_);
     std::byte* const stage = claim(piece);
     std::memcpy(stage, static_cast<const std::byte*>(host) + done, piece);
     check(cudaMemcpyAsync(static_cast<std::byte*>(device) + done, stage, piece, cudaMemcpyHostToDevice,
@@ -72,6 +71,12 @@ void Staging::upload(void* device, const void* host, std::size_t bytes, const St
     head_ += piece;
     done += piece;
   }
+}
+
+void Staging::upload(void* device, const void* host, std::size_t bytes, const Stream& stream) {
+  const DeviceGuard guard(index_);
+  const RelaxedCapture relaxed;  // events are asked and waited for
+  (bytes <= kSmall ? small_ : large_).upload(device, host, bytes, stream);
 }
 
 void Staging::download(void* host, const void* device, std::size_t bytes, const Stream& stream) {

@@ -24,22 +24,14 @@ class PinnedBuffer : mezzo::detail::NoCopy {
   std::byte* data_ = nullptr;
 };
 
-/// The staging buffers of one device. Thread-safe. Throws DeviceError as cuda::check.
-class Staging {
+/// A ring of pinned memory that copies to one device go through, in pieces of an eighth of it. Thread-safe.
+class UploadRing {
  public:
-  explicit Staging(int index) : index_(index) {}
-
-  /// Takes the bytes and returns; they arrive in the stream's order. Waits only while the ring is full of
-  /// copies that have not run.
+  explicit UploadRing(std::size_t bytes) : ring_(bytes), piece_(bytes / 8) {}
+  /// See Staging::upload. The device is selected, its capture mode relaxed.
   void upload(void* device, const void* host, std::size_t bytes, const Stream& stream);
-  /// Returns when the bytes have come, after all earlier work in the stream. Other streams are not waited
-  /// for.
-  void download(void* host, const void* device, std::size_t bytes, const Stream& stream);
 
  private:
-  static constexpr std::size_t kRing = std::size_t{8} << 20;
-  static constexpr std::size_t kPiece = std::size_t{1} << 20;
-
   // A copy from ring_[begin, end) that may still run. As many as this may wait; their events serve again.
   static constexpr std::size_t kSlots = 256;
   struct Slot {
@@ -51,12 +43,31 @@ class Staging {
   void forget_oldest() noexcept;
   [[nodiscard]] Slot& oldest() noexcept { return slots_[first_]; }
 
-  int index_;
-  std::mutex up_mutex_, down_mutex_;
-  PinnedBuffer ring_{kRing};
-  std::size_t head_ = 0;
+  std::mutex mutex_;
+  PinnedBuffer ring_;
+  std::size_t piece_, head_ = 0;
   std::array<Slot, kSlots> slots_;  // a ring too
   std::size_t first_ = 0, waiting_ = 0;
+};
+
+/// The staging buffers of one device. Thread-safe. Throws DeviceError as cuda::check.
+class Staging {
+ public:
+  explicit Staging(int index) : index_(index) {}
+
+  /// Takes the bytes and returns; they arrive in the stream's order. Waits only while a ring is full of
+  /// copies that have not run: a scalar does not wait behind a batch that another thread uploads.
+  void upload(void* device, const void* host, std::size_t bytes, const Stream& stream);
+  /// Returns when the bytes have come, after all earlier work in the stream. Other streams are not waited
+  /// for.
+  void download(void* host, const void* device, std::size_t bytes, const Stream& stream);
+
+ private:
+  static constexpr std::size_t kPiece = std::size_t{1} << 20, kSmall = std::size_t{16} << 10;
+
+  int index_;
+  UploadRing large_{8 * kPiece}, small_{8 * kSmall};
+  std::mutex down_mutex_;
   PinnedBuffer halves_{2 * kPiece};
   std::array<Event, 2> arrived_;  // of the halves
 };

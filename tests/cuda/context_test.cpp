@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "mezzo/core/cuda.h"
 #include "mezzo/core/cuda/device.h"
+#include "mezzo/core/cuda/memory_pool.h"
 #include "mezzo/core/cuda/stream.h"
 #include "mezzo/ops/ops.h"
 #include "support/child.h"
@@ -67,6 +69,9 @@ TEST_F(CudaContexts, AThreadThatHasSelectedNoDeviceMakesNone) {
   in_new_thread([&] { EXPECT_FALSE(stream->is_capturing()); });
   in_new_thread([&] { other.reset(); });
   in_new_thread([&] { stream.reset(); });
+  auto pool = std::make_shared<MemoryPool>(kSecond);
+  static_cast<void>(pool->keep("kept", 4));
+  in_new_thread([&] { pool.reset(); });
   EXPECT_FALSE(has_context(0));
 }
 

@@ -6,6 +6,11 @@
 
 #include "cuda/device_fixture.h"
 #include "mezzo/core/memory/allocator.h"
+#if MEZZO_CUDA_EMULATED
+#include <emulated_cuda/control.h>
+
+#include "mezzo/core/cuda/stream.h"
+#endif
 
 namespace mezzo {
 namespace {
@@ -92,6 +97,26 @@ TEST_F(CudaCopy, AThousandSmallCopies) {
   device().copy_to_host(values.data(), buffer.data(), kCopies * sizeof(unsigned), 0);
   for (unsigned i = 0; i < kCopies; ++i) ASSERT_EQ(values[i], i);
 }
+
+#if MEZZO_CUDA_EMULATED  // whose streams run when somebody waits for them
+TEST_F(CudaCopy, AScalarDoesNotWaitForABatchOfAnotherStream) {
+  constexpr std::size_t kBatch = std::size_t{8} << 20;  // all that may wait
+  const Buffer batch(kBatch), scalar(8);
+  const cuda::Stream loader;
+  device().synchronize(0);
+  {
+    const cuda::StreamGuard guard(loader);
+    write(batch.data(), pattern(kBatch, 1));
+  }
+  const std::size_t waiting = emulated_cuda::pending(cuda::native(loader));
+  EXPECT_GT(waiting, 0);
+  write(scalar.data(), pattern(8, 2));
+  EXPECT_TRUE(read(scalar.data(), 8) == pattern(8, 2));
+  EXPECT_EQ(emulated_cuda::pending(cuda::native(loader)), waiting);
+  const cuda::StreamGuard guard(loader);
+  EXPECT_TRUE(read(batch.data(), kBatch) == pattern(kBatch, 1));
+}
+#endif
 
 TEST_F(CudaCopy, CopiesOfTwoStreamsShareTheRing) {
   constexpr std::size_t kSize = 700'001;
