@@ -74,30 +74,24 @@ __global__ void ctc_shares(CtcBatch batch, double* rows, double* behind, std::in
   }
 }
 
-/// The shares of all states from `first` on, every second one, that have the label of `first`.
+/// Of each state of a sample: twice the next state with the same label (sample.states() for none), plus 1
+/// where no state before has it. Once for all frames: it takes a walk over the states.
 template <class T>
-[[nodiscard]] __device__ double share_of(const CtcSample<T>& sample, const double* shares,
-                                         std::int64_t first) {
-  const std::int64_t label = sample.label(first);
-  double sum = 0;
-  for (std::int64_t s = first; s < sample.states(); ++s) {
-    if (sample.label(s) == label) sum += shares[s];
+__global__ void ctc_links(CtcBatch batch, std::int64_t* links, std::int64_t states) {
+  const CtcSample<T> sample(batch, blockIdx.x);
+  for (std::int64_t s = threadIdx.x; s < sample.states(); s += blockDim.x) {
+    const std::int64_t label = sample.label(s);
+    std::int64_t next = s + 1, before = s;
+    while (next < sample.states() && sample.label(next) != label) ++next;
+    while (before > 0 && sample.label(before - 1) != label) --before;
+    links[blockIdx.x * states + s] = 2 * next + (before == 0 ? 1 : 0);
   }
-  return sum;
-}
-/// Whether no state before s has its label.
-template <class T>
-[[nodiscard]] __device__ bool is_first(const CtcSample<T>& sample, std::int64_t s) {
-  for (std::int64_t before = 0; before < s; ++before) {
-    if (sample.label(before) == sample.label(s)) return false;
-  }
-  return true;
 }
 
 /// A block per frame of a sample: classes that are in no state first, then those that are.
 template <class T>
-__global__ void ctc_spread(CtcBatch batch, const double* rows, std::int64_t states, const double* losses,
-                           const double* factors, bool zero_infinity, T* gradient) {
+__global__ void ctc_spread(CtcBatch batch, const double* rows, const std::int64_t* links, std::int64_t states,
+                           const double* losses, const double* factors, bool zero_infinity, T* gradient) {
   for (std::int64_t at = blockIdx.x; at < batch.steps * batch.samples; at += gridDim.x) {
     const std::int64_t t = at / batch.samples, n = at - t * batch.samples;
     const CtcSample<T> sample(batch, n);
@@ -116,10 +110,12 @@ __global__ void ctc_spread(CtcBatch batch, const double* rows, std::int64_t stat
     __syncthreads();
     if (!has_frame || infinite) continue;  // the same for all threads
     const double* const shares = rows + (n * batch.steps + t) * states;
+    const std::int64_t* const own_links = links + n * states;
     for (std::int64_t s = threadIdx.x; s < sample.states(); s += blockDim.x) {
-      if (!is_first(sample, s)) continue;
-      const double log_prob = sample.log_prob(t, s);
-      out[sample.label(s)] = static_cast<T>(scalar::ctc_slope(log_prob, share_of(sample, shares, s), factor));
+      if (own_links[s] % 2 == 0) continue;
+      double share = 0;
+      for (std::int64_t same = s; same < sample.states(); same = own_links[same] / 2) share += shares[same];
+      out[sample.label(s)] = static_cast<T>(scalar::ctc_slope(sample.log_prob(t, s), share, factor));
     }
   }
 }
@@ -143,16 +139,19 @@ void ctc_loss_backward(Device device, void* gradient, const double* factors, con
   const mezzo::cuda::Stream& stream = mezzo::cuda::current_stream(device);
   const std::int64_t states = 2 * batch.longest + 1, samples = batch.samples;
   const Scratch memory(device,
-                       (samples * (batch.steps + 2) * states + samples) * std::int64_t{sizeof(double)});
+                       (samples * (batch.steps + 3) * states + samples) * std::int64_t{sizeof(double)});
   auto* const rows = static_cast<double*>(memory.data());
   double* const behind = rows + samples * batch.steps * states;
   double* const losses = behind + samples * 2 * states;
+  auto* const links = reinterpret_cast<std::int64_t*>(losses + samples);
   const auto blocks = static_cast<unsigned>(std::min(batch.steps * samples, kMostBlocks));
   dispatch_real(compute, [&]<class T>(TypeTag<T>) {
     mezzo::cuda::launch(ctc_shares<T>, dim3(static_cast<unsigned>(samples)), dim3(state_threads(states)), 0,
                         stream, batch, rows, behind, states, losses);
+    mezzo::cuda::launch(ctc_links<T>, dim3(static_cast<unsigned>(samples)), dim3(state_threads(states)), 0,
+                        stream, batch, links, states);
     mezzo::cuda::launch(ctc_spread<T>, dim3(blocks), dim3(state_threads(std::max(states, batch.classes))), 0,
-                        stream, batch, rows, states, losses, factors, zero_infinity,
+                        stream, batch, rows, links, states, losses, factors, zero_infinity,
                         static_cast<T*>(gradient));
   });
 }
