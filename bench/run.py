@@ -16,6 +16,7 @@ import time
 
 from comparisons import COMPARISONS, COMPARISONS_ON_GPU, LAYERS, LAYERS_ON_GPU
 from footprint import COMPILE_PAIRS, Footprint
+from limits import Work
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -78,6 +79,11 @@ class Worker:
 
     def resident(self, case):
         return float(self.answer(f"resident {case}"))
+
+    def work(self, case):
+        """bench/limits.py's of a step; None where the program does not know it."""
+        lines = self.ask_lines(f"work {case}")
+        return Work(lines) if lines else None
 
     def plans(self):
         """What mezzo's products and convolutions on a GPU ran with, a line each."""
@@ -253,8 +259,29 @@ def line(result):
     if "ratio" not in result:
         return f"{title(result):<84} {subject:>9}         -       -  (no baseline)  {verdict}"
     baseline, ratio = human(result[f"baseline_{unit}"], unit), result["ratio"]
+    limit = f"; {result['limit_share']:.0%} of the limit, {human_time(result['limit_ns'])}" if "limit_ns" in result else ""
     return (f"{title(result):<84} {subject:>9} {baseline:>9}  {ratio['median']:6.3f}"
-            f"  ({ratio['p10']:.3f} to {ratio['p90']:.3f})  {verdict}")
+            f"  ({ratio['p10']:.3f} to {ratio['p90']:.3f})  {verdict}{limit}")
+
+
+class Limits:
+    """The least time of mezzo's steps of whole models on a CPU, of each model and number of threads asked for once."""
+
+    def __init__(self, workers, device):
+        self.workers, self.on_cpu, self.work, self.ceilings = workers, device == "cpu", {}, {}
+
+    def add_to(self, result):
+        library, (model, _, mode) = result["subject"][0], result["subject"][1].partition("/")
+        if not self.on_cpu or result["layer"] != "models" or library != "mezzo" or "subject_ns" not in result:
+            return
+        threads = result["threads"]
+        if model not in self.work:
+            self.work[model] = self.workers.get("mezzo", "models", threads).work(model)
+        if threads not in self.ceilings:
+            self.ceilings[threads] = ceilings(self.workers, threads, "cpu")
+        if self.work[model] is not None and {"GEMM f32", "GEMM bf16"} <= self.ceilings[threads].keys() and mode != "fp8":
+            result["limit_ns"] = 1e9 * self.work[model].seconds(mode, self.ceilings[threads])
+            result["limit_share"] = result["limit_ns"] / result["subject_ns"]
 
 
 def ceilings_on_gpu(workers, threads):
@@ -373,6 +400,7 @@ def with_threads(layer, rows, chosen):
 def run(chosen, workers):
     """The results, and how many comparisons were left out: those that failed, whose side is missing, or past the limit."""
     results, failed, missing, late, started = [], [], 0, 0, time.monotonic()
+    limits = Limits(workers, chosen.device)
     for layer, rows in rows_of(chosen):
         for threads, row in with_threads(layer, rows, chosen):
             if chosen.limit and time.monotonic() - started > chosen.limit:
@@ -388,6 +416,7 @@ def run(chosen, workers):
             if result is None:
                 missing += 1
                 continue
+            limits.add_to(result)
             print(line(result), flush=True)
             results.append(result)
     return results, failed, missing, late

@@ -8,6 +8,7 @@
 //   resident NAME   makes NAME in a process that has done nothing else, runs it some times and prints by how
 //   many
 //                   bytes the process's resident memory grew at its peak
+//   work NAME       what a call of NAME cannot do without, in lines, then an empty line (Worker::add_work)
 //   about           one line on the library and its version
 //   plans           what its products and convolutions on a GPU ran with, a line each, then an empty line
 #pragma once
@@ -51,12 +52,24 @@ class Worker {
 
   void add(const std::string& name, std::function<Body()> setup) { cases_[name] = std::move(setup); }
 
+  /// What a call of a case cannot do without, for the time that the machine needs at least: "moved BYTES",
+  /// and for each product "OP<tab>SHAPES OF INPUTS<tab>CALLS<tab>FLOP of all".
+  void add_work(const std::string& name, std::function<std::vector<std::string>()> work) {
+    work_[name] = std::move(work);
+  }
+
   /// Serves stdin to its end. Errors go to stdout as a line that begins with "error".
   int run() {
     std::string command;
     while (std::cin >> command) {
       try {
         if (command == "list") list();
+        if (command == "work") {
+          std::string name;
+          std::cin >> name;
+          if (const auto found = work_.find(name); found != work_.end()) print(found->second());
+          std::cout << std::endl;
+        }
         if (command == "about") std::cout << about_ << std::endl;
         if (command == "plans") std::cout << (target_.plans ? target_.plans() : "") << std::endl;
         if (command == "time") {
@@ -86,6 +99,9 @@ class Worker {
   void list() const {
     for (const auto& entry : cases_) std::cout << entry.first << '\n';
     std::cout << std::endl;
+  }
+  static void print(const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) std::cout << line << '\n';
   }
 
   struct Open {
@@ -154,6 +170,7 @@ class Worker {
   std::string about_;
   Target target_;
   std::map<std::string, std::function<Body()>> cases_;
+  std::map<std::string, std::function<std::vector<std::string>()>> work_;
   std::vector<Open> open_;
 };
 

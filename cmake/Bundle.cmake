@@ -45,7 +45,7 @@ add_custom_target(bundle
     "${bundle}/examples/from_pytorch"
   COMMAND ${CMAKE_STRIP} -s -o "${bundle}/lib/$<TARGET_SONAME_FILE_NAME:mezzo>" $<TARGET_FILE:mezzo>
   ${copies}
-  COMMAND ${CMAKE_COMMAND} -E copy bench/run.py bench/comparisons.py bench/footprint.py "${bundle}/bench"
+  COMMAND ${CMAKE_COMMAND} -E copy bench/run.py bench/comparisons.py bench/footprint.py bench/limits.py "${bundle}/bench"
   COMMAND ${CMAKE_COMMAND} -E copy bench/peers/pytorch.py bench/peers/pytorch_models.py bench/peers/pytorch_optimizers.py
           bench/peers/pytorch_views.py bench/peers/pytorch_worker.py "${bundle}/bench/peers"
   COMMAND ${CMAKE_COMMAND} -E copy_directory tests/goldens "${bundle}/data/goldens"

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cases/program.h"
+#include "mezzo/profile/profiler.h"
 
 namespace bench {
 namespace {
@@ -50,6 +51,29 @@ struct Training {
 
 using Make = std::function<std::shared_ptr<Training>()>;
 
+/// Worker::add_work's lines for a step in f32; one under autocast multiplies as often. The parameters'
+/// gradients are written once, and the optimizer reads and writes parameters and moments once.
+std::vector<std::string> work_of(const Make& make) {
+  const auto training = make();
+  profile::Profiler profiler({.warmup = 0, .steps = 1, .shapes = true, .rates = false});
+  {
+    const auto step = profiler.step();
+    training->step();
+  }
+  std::int64_t elements = 0;
+  for (const Tensor& parameter : training->net->parameters()) elements += parameter.numel();
+  const bool adam = dynamic_cast<optim::AdamW*>(training->optimizer.get()) != nullptr;
+  const std::int64_t passes =
+      1 + 3 + (adam ? 4 : 2);  // the gradient written; it and the parameter; the moments
+  std::vector<std::string> lines{"moved " + std::to_string(elements * passes * std::int64_t{sizeof(float)})};
+  for (const profile::OpRow& row : profiler.report().ops) {
+    if (row.flop > 0)
+      lines.push_back(row.op + '\t' + row.shapes + '\t' + std::to_string(row.calls) + '\t' +
+                      std::to_string(row.flop));
+  }
+  return lines;
+}
+
 std::shared_ptr<Training> on_target(Training training, bool with_adamw) {
   training.net->to(target_device);
   const std::vector<Tensor> parameters = training.net->parameters();
@@ -72,6 +96,7 @@ Make with_low_precision_norms(const Make& make, const char* precision) {
 
 void add_model(Worker& worker, const std::string& name, bool has_norms, const Make& make) {
   worker.add(name + "/f32", [make] { return [training = make()] { training->step(); }; });
+  if (on_cpu()) worker.add_work(name, [make] { return work_of(make); });
   const auto add = [&](const std::string& suffix, const Make& made, bool scaled, DType dtype) {
     worker.add(name + suffix, [made, scaled, dtype]() -> Body {
       const auto training = made();

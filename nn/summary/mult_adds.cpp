@@ -59,6 +59,11 @@ std::int64_t cell(const Call& call, std::size_t first) {
   return rows(call.in(0)) * (call.in(first).numel() + call.in(first + 1).numel());
 }
 
+/// The gradients of all gates, the first result, with the weight of h, the last input, in each step.
+std::int64_t cell_backward(const Call& call) {
+  return call.results() * call.in(call.inputs.size() - 1).size(1);
+}
+
 struct Formula {
   std::string_view op;
   std::int64_t (*count)(const Call&);  ///< nullptr: shapes do not say
@@ -112,6 +117,10 @@ constexpr std::array kFormulas{
     Formula{"rnn_relu_cell", [](const Call& call) { return cell(call, 2); }},
     Formula{"gru_cell", [](const Call& call) { return cell(call, 2); }},
     Formula{"lstm_cell", [](const Call& call) { return cell(call, 3); }},
+    Formula{"rnn_tanh_sequence_backward", cell_backward},
+    Formula{"rnn_relu_sequence_backward", cell_backward},
+    Formula{"gru_sequence_backward", cell_backward},
+    Formula{"lstm_sequence_backward", cell_backward},
 };
 
 }  // namespace

@@ -154,6 +154,22 @@ TEST(MultAdds, OfGradientsAreThoseOfEachFactor) {
             2 * 3 * 5 * 7 * (3 * 4 + 2 * 6));
 }
 
+TEST(MultAdds, OfGradientsOfSequencesAreThoseOfBothFactors) {
+  using List = const std::vector<Tensor>&;
+  const auto inputs = [](std::int64_t gates) {
+    return std::vector<Tensor>{t({5, 7, 3}), t({7, 4}), t({gates * 4, 3}), t({gates * 4, 4})};
+  };
+  const auto twice = [](std::int64_t gates) { return 2 * 35 * gates * 4 * (3 + 4); };
+  EXPECT_EQ(count_of_backward(inputs(1), [](List x) { return rnn_tanh_sequence(x[0], x[1], x[2], x[3]); }),
+            twice(1));
+  EXPECT_EQ(count_of_backward(inputs(1), [](List x) { return rnn_relu_sequence(x[0], x[1], x[2], x[3]); }),
+            twice(1));
+  EXPECT_EQ(count_of_backward(inputs(3), [](List x) { return gru_sequence(x[0], x[1], x[2], x[3]); }),
+            twice(3));
+  const auto lstm = [](List x) { return lstm_sequence(x[0], {x[1], x[1]}, x[2], x[3]).output; };
+  EXPECT_EQ(count_of_backward(inputs(4), lstm), twice(4));
+}
+
 TEST(MultAdds, OfEverythingElseAreNone) {
   const Tensor x = t({2, 4, 3});
   EXPECT_EQ(count_of([&] { return sum(softmax(relu(x) * x + 2.0, 1)); }), 0);
