@@ -165,14 +165,17 @@ void backward(Device device, const ChannelNorm<T>& norm, const View* out, const 
   const bool packs =
       std::is_same_v<T, float> && takes_column_packs<3>(layout, {out != nullptr ? *out : x, grad, x});
   const Pieces pieces = pieces_of(layout, packs);
+  // With given statistics sums are gradients of parameters and nothing else, and x has no part in its own.
+  const bool sums_count = !norm.given || channels.weight != nullptr || channels.bias != nullptr;
+  const View& for_input = norm.given ? grad : x;
   const Scratch normalized(device, layout.rows * std::int64_t{sizeof(scalar::NormalizedFn<T>)});
   const Scratch gradients(device, layout.rows * std::int64_t{sizeof(scalar::NormGradientFn<T>)});
-  const Scratch sums(device, pieces.total() * std::int64_t{sizeof(TwoSums)});
+  const Scratch sums(device, sums_count ? pieces.total() * std::int64_t{sizeof(TwoSums)} : 0);
   auto* const of_rows = static_cast<scalar::NormalizedFn<T>*>(normalized.data());
   auto* const gradients_of_rows = static_cast<scalar::NormGradientFn<T>*>(gradients.data());
   TwoSums* const of_pieces = static_cast<TwoSums*>(sums.data());
-  normalize_rows(device, norm, pieces, packs, x, of_rows);
   const auto sum_pieces = [&] {
+    normalize_rows(device, norm, pieces, packs, x, of_rows);
     if constexpr (std::is_same_v<T, float>) {
       if (packs)
         return run_columns(device, column_sums, pieces, array_of(grad), array_of(x), of_rows, of_pieces);
@@ -180,7 +183,7 @@ void backward(Device device, const ChannelNorm<T>& norm, const View* out, const 
     run_row_passes(device, rows_of_pieces<2>({grad, x}, layout, pieces),
                    PieceSumsRow<T>{pieces, of_rows, of_pieces});
   };
-  sum_pieces();
+  if (sums_count) sum_pieces();
   const Grid grid = grid_of_rows(pieces);
   mezzo::cuda::launch(finish_sums<T>, dim3(grid.blocks), dim3(grid.threads), kRowScratchBytes,
                       mezzo::cuda::current_stream(device), norm, pieces,
@@ -189,10 +192,10 @@ void backward(Device device, const ChannelNorm<T>& norm, const View* out, const 
   if (out == nullptr) return;
   if constexpr (std::is_same_v<T, float>) {
     if (packs)
-      return run_columns(device, column_gradients, pieces, norm, array_of(*out), array_of(grad), array_of(x),
-                         gradients_of_rows);
+      return run_columns(device, column_gradients, pieces, norm, array_of(*out), array_of(grad),
+                         array_of(for_input), gradients_of_rows);
   }
-  run_row_passes(device, rows_of_pieces<3>({*out, grad, x}, layout, pieces),
+  run_row_passes(device, rows_of_pieces<3>({*out, grad, for_input}, layout, pieces),
                  GradientPiece<T>{norm, pieces, gradients_of_rows});
 }
 

@@ -158,14 +158,16 @@ struct PieceSumsRow {
 };
 
 /// The gradients of the parameters, and the function for x's gradient in each row, from the sums of pieces; a
-/// block per row. A thread has whole runs, unless the row is of one channel.
+/// block per row. A thread has whole runs, unless the row is of one channel. `of_pieces` is
+/// nullptr and `normalized` empty where statistics are given and no parameter's gradient is wanted.
 template <class T>
 __global__ void finish_sums(ChannelNorm<T> norm, Pieces pieces, const TwoSums* of_pieces,
                             const scalar::NormalizedFn<T>* normalized, ChannelSums<T> channels,
                             scalar::NormGradientFn<T>* gradients) {
   const BlockTeam team;
   const bool one = norm.layout.one_channel();
-  const std::int64_t runs = one ? pieces.of_a_row : norm.layout.runs, of_a_run = one ? 1 : pieces.of_a_run;
+  const std::int64_t of_a_run = one ? 1 : pieces.of_a_run;
+  const std::int64_t runs = of_pieces == nullptr ? 0 : one ? pieces.of_a_row : norm.layout.runs;
   for (std::int64_t row = blockIdx.x; row < pieces.rows; row += gridDim.x) {
     TwoSums total{0, 0};
     for (std::int64_t run = team.rank(); run < runs; run += team.size()) {
@@ -186,8 +188,8 @@ __global__ void finish_sums(ChannelNorm<T> norm, Pieces pieces, const TwoSums* o
     const double weight = one ? static_cast<double>(norm.weight_of(norm.layout.channel(row, 0))) : 1.0;
     const double scale = weight / static_cast<double>(norm.layout.count());
     if (norm.given) total = {0, 0};
-    gradients[row] = {normalized[row], static_cast<T>(total.first * scale),
-                      static_cast<T>(total.second * scale)};
+    gradients[row] = {of_pieces == nullptr ? norm.known(row, norm.eps) : normalized[row],
+                      static_cast<T>(total.first * scale), static_cast<T>(total.second * scale)};
   }
 }
 

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
 
 #include "mezzo/core/cuda/launch.h"
 #include "mezzo/kernels/cuda/row_plan.h"
 #include "mezzo/ops/norm.h"
+#include "mezzo/ops/norm/common.h"
 #include "mezzo/tests/cuda/twin.h"
 
 namespace mezzo {
@@ -208,6 +210,46 @@ TEST_F(CudaNorm, WholeRowsTakeOneKernel) {
   EXPECT_EQ(launches_of([&] { return group_norm(fits, 2); }), 1U);
   EXPECT_EQ(launches_of([&] { return group_norm(x, 2); }), 3U) << "moments of pieces, of rows, result";
   EXPECT_EQ(launches_of([&] { return layer_norm(fits, {kLongest / 4}); }), 1U);
+}
+
+/// Whether the numbers are the same, zeros with their signs.
+bool same_bits(const Tensor& a, const Tensor& b) {
+  const std::vector<double> x = a.to_vector<double>(), y = b.to_vector<double>();
+  return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(double)) == 0;
+}
+
+/// The gradient of x of batch_norm in evaluation with and without those of the parameters, which alone take
+/// the kernels that find sums.
+void expect_lone_gradient(const Shape& shape, DType dtype, MemoryFormat format) {
+  SCOPED_TRACE(::testing::Message() << to_string(shape) << " " << to_string(dtype));
+  const Device device = Device::cuda(0);
+  const DType compute = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor x = values(1, shape, dtype, device).to(format);
+  const Tensor grad = relu(values(2, shape, dtype, device)).to(format);  // many zeros
+  const Tensor weight = values(3, {shape[1]}, compute, device), mean = values(4, {shape[1]}, compute, device);
+  const Tensor variance = mean * mean + 0.5;
+  weight[1].fill_(kInf);
+  const auto gradient = [&](bool of_weight, bool of_bias, std::uint64_t kernels) {
+    const ops::BatchNormBackwardAttrs attrs{{true, of_weight, of_bias, {}, compute}};
+    Outputs found;
+    EXPECT_EQ(
+        launches_of([&] { return found = ops::batch_norm_backward(grad, x, mean, variance, weight, attrs); }),
+        kernels);
+    return found[0];
+  };
+  // 2: the functions of the rows, the result. With sums also statistics, pieces, and one per parameter.
+  const Tensor alone = gradient(false, false, 2);
+  EXPECT_TRUE(same_bits(alone, gradient(true, true, 6)));
+  EXPECT_TRUE(same_bits(alone, gradient(true, false, 5)));
+  EXPECT_TRUE(same_bits(alone, gradient(false, true, 5)));
+}
+TEST_F(CudaNorm, InEvaluationOnlyParametersTakeSums) {
+  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+    for (const DType dtype : {DType::f16, DType::f32, DType::f64}) {
+      for (const Shape& shape : {Shape{2, 4, 5, 13}, Shape{2, 3, 7, 9}, Shape{1, 8, 1, 12300}})
+        expect_lone_gradient(shape, dtype, format);
+    }
+  }
 }
 
 // Rows that registers do not hold, and many of them.
