@@ -158,8 +158,8 @@ struct PieceSumsRow {
 };
 
 /// The gradients of the parameters, and the function for x's gradient in each row, from the sums of pieces; a
-/// block per row. A thread has whole runs, unless the row is of one channel. `of_pieces` is
-/// nullptr and `normalized` empty where statistics are given and no parameter's gradient is wanted.
+/// block per row. A thread has whole runs, unless the row is of one channel. `of_pieces` and what
+/// `normalized` has are missing where statistics are given and no parameter's gradient is wanted.
 template <class T>
 __global__ void finish_sums(ChannelNorm<T> norm, Pieces pieces, const TwoSums* of_pieces,
                             const scalar::NormalizedFn<T>* normalized, ChannelSums<T> channels,
