@@ -56,6 +56,8 @@ class Worker:
     def ask_lines(self, command):
         line, lines = self.ask(command), []
         while line:
+            if line.startswith("error"):  # nothing follows
+                raise Failed(self.library, line)
             lines.append(line)
             line = self.process.stdout.readline().strip()
         return lines
@@ -267,8 +269,8 @@ def line(result):
 class Limits:
     """The least time of mezzo's steps of whole models on a CPU, of each model and number of threads asked for once."""
 
-    def __init__(self, workers, device):
-        self.workers, self.on_cpu, self.work, self.ceilings = workers, device == "cpu", {}, {}
+    def __init__(self, workers, chosen, before):
+        self.workers, self.on_cpu, self.work, self.ceilings = workers, chosen.device == "cpu", {}, {chosen.threads: before}
 
     def add_to(self, result):
         library, (model, _, mode) = result["subject"][0], result["subject"][1].partition("/")
@@ -397,10 +399,10 @@ def with_threads(layer, rows, chosen):
         yield from ((threads, row) for row in rows if threads == counts[0] or row.get("unit", "ns") == "ns")
 
 
-def run(chosen, workers):
+def run(chosen, workers, before):
     """The results, and how many comparisons were left out: those that failed, whose side is missing, or past the limit."""
     results, failed, missing, late, started = [], [], 0, 0, time.monotonic()
-    limits = Limits(workers, chosen.device)
+    limits = Limits(workers, chosen, before)
     for layer, rows in rows_of(chosen):
         for threads, row in with_threads(layer, rows, chosen):
             if chosen.limit and time.monotonic() - started > chosen.limit:
@@ -408,6 +410,8 @@ def run(chosen, workers):
                 continue
             try:
                 result = compare(row, workers, threads, chosen)
+                if result is not None:
+                    limits.add_to(result)
             except Failed as reason:
                 failed.append({**row, "library": reason.library, "failed": str(reason)})
                 print(f"{title(row):<84} FAILED: {reason}", flush=True)
@@ -416,7 +420,6 @@ def run(chosen, workers):
             if result is None:
                 missing += 1
                 continue
-            limits.add_to(result)
             print(line(result), flush=True)
             results.append(result)
     return results, failed, missing, late
@@ -436,7 +439,7 @@ def main():
     print("time of subject and baseline, median ratio (10th to 90th percentile of"
           f" {chosen.pairs} pairs); below 1 is faster than the baseline")
     with Busy(0 if chosen.busy else None, session=True):
-        results, failed, missing, late = run(chosen, workers)
+        results, failed, missing, late = run(chosen, workers, before)
     after = ceilings(workers, chosen.threads, chosen.device)
     print("\nceilings at the end:", ceiling_text(after))
     abouts = sorted({worker.about for worker in workers.running.values()})

@@ -67,7 +67,9 @@ class Worker {
         if (command == "work") {
           std::string name;
           std::cin >> name;
-          if (const auto found = work_.find(name); found != work_.end()) print(found->second());
+          const auto found = work_.find(name);
+          for (const std::string& line : found == work_.end() ? std::vector<std::string>() : found->second())
+            std::cout << line << '\n';
           std::cout << std::endl;
         }
         if (command == "about") std::cout << about_ << std::endl;
@@ -99,9 +101,6 @@ class Worker {
   void list() const {
     for (const auto& entry : cases_) std::cout << entry.first << '\n';
     std::cout << std::endl;
-  }
-  static void print(const std::vector<std::string>& lines) {
-    for (const std::string& line : lines) std::cout << line << '\n';
   }
 
   struct Open {

@@ -63,8 +63,8 @@ std::vector<std::string> work_of(const Make& make) {
   std::int64_t elements = 0;
   for (const Tensor& parameter : training->net->parameters()) elements += parameter.numel();
   const bool adam = dynamic_cast<optim::AdamW*>(training->optimizer.get()) != nullptr;
-  const std::int64_t passes =
-      1 + 3 + (adam ? 4 : 2);  // the gradient written; it and the parameter; the moments
+  // The gradient is written; it and the parameter are read, this one is written; so are the moments.
+  const std::int64_t passes = 1 + 3 + (adam ? 4 : 2);
   std::vector<std::string> lines{"moved " + std::to_string(elements * passes * std::int64_t{sizeof(float)})};
   for (const profile::OpRow& row : profiler.report().ops) {
     if (row.flop > 0)

@@ -110,7 +110,7 @@ class Convolution : public std::enable_shared_from_this<Convolution> {
 
  private:
   /// Whether a graph may run the plan again, which has to stay then: more than the cache and the call under
-  /// way own it. (So does conv_plans for a moment: the plan is timed at a later call then.)
+  /// way own it. (So do other threads for a moment: the plan is timed at a later call then.)
   [[nodiscard]] bool is_in_graph() const { return weak_from_this().use_count() > 2; }
 
   [[nodiscard]] cudnnStatus_t start(const DnnPlan& plan, const Pointers& pointers, void* workspace) const {

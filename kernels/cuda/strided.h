@@ -54,9 +54,9 @@ class Space {
   MEZZO_HD MEZZO_ALWAYS_INLINE void offsets(std::int64_t index, std::int64_t (&offset)[N]) const {
     for (std::size_t k = 0; k < N; ++k) offset[k] = 0;
     if (narrow_)
-      walk(static_cast<std::int32_t>(index), divisors_, offset);
+      walk(static_cast<std::int32_t>(index), offset);
     else
-      walk(static_cast<std::uint64_t>(index), sizes_, offset);
+      walk(static_cast<std::uint64_t>(index), offset);
   }
   /// Offset of element `index` where there is one array.
   [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE std::int64_t offset(std::int64_t index) const {
@@ -67,19 +67,14 @@ class Space {
   }
 
  private:
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static std::int32_t divide(std::int32_t n,
-                                                                        const FastDivisor& by) {
-    return by(n);
-  }
-  // A 64-bit division takes a hundred instructions on a GPU.
-  [[nodiscard]] MEZZO_HD MEZZO_ALWAYS_INLINE static std::uint64_t divide(std::uint64_t n, std::int64_t by) {
-    return n / static_cast<std::uint64_t>(by);
-  }
-  template <class Index, class Divisor>
-  MEZZO_HD MEZZO_ALWAYS_INLINE void walk(Index rest, const Divisor (&by)[kMaxDims],
-                                         std::int64_t (&offset)[N]) const {
+  template <class Index>
+  MEZZO_HD MEZZO_ALWAYS_INLINE void walk(Index rest, std::int64_t (&offset)[N]) const {
     for (int d = rank_ - 1; d > 0; --d) {
-      const Index next = divide(rest, by[d]);
+      Index next;
+      if constexpr (sizeof(Index) == sizeof(std::int32_t))
+        next = divisors_[d](rest);
+      else
+        next = rest / static_cast<Index>(sizes_[d]);  // a hundred instructions on a GPU
       const auto at = static_cast<std::int64_t>(rest - next * static_cast<Index>(sizes_[d]));
       for (std::size_t k = 0; k < N; ++k) offset[k] += at * strides_[k][d];
       rest = next;

@@ -166,11 +166,11 @@ void backward(Device device, const ChannelNorm<T>& norm, const View* out, const 
       std::is_same_v<T, float> && takes_column_packs<3>(layout, {out != nullptr ? *out : x, grad, x});
   const Pieces pieces = pieces_of(layout, packs);
   // With given statistics sums are gradients of parameters and nothing else, and x has no part in its own.
-  const bool sums_count = !norm.given || channels.weight != nullptr || channels.bias != nullptr;
+  const bool takes_sums = !norm.given || channels.weight != nullptr || channels.bias != nullptr;
   const View& for_input = norm.given ? grad : x;
   const Scratch normalized(device, layout.rows * std::int64_t{sizeof(scalar::NormalizedFn<T>)});
   const Scratch gradients(device, layout.rows * std::int64_t{sizeof(scalar::NormGradientFn<T>)});
-  const Scratch sums(device, sums_count ? pieces.total() * std::int64_t{sizeof(TwoSums)} : 0);
+  const Scratch sums(device, takes_sums ? pieces.total() * std::int64_t{sizeof(TwoSums)} : 0);
   auto* const of_rows = static_cast<scalar::NormalizedFn<T>*>(normalized.data());
   auto* const gradients_of_rows = static_cast<scalar::NormGradientFn<T>*>(gradients.data());
   TwoSums* const of_pieces = static_cast<TwoSums*>(sums.data());
@@ -183,7 +183,7 @@ void backward(Device device, const ChannelNorm<T>& norm, const View* out, const 
     run_row_passes(device, rows_of_pieces<2>({grad, x}, layout, pieces),
                    PieceSumsRow<T>{pieces, of_rows, of_pieces});
   };
-  if (sums_count) sum_pieces();
+  if (takes_sums) sum_pieces();
   const Grid grid = grid_of_rows(pieces);
   mezzo::cuda::launch(finish_sums<T>, dim3(grid.blocks), dim3(grid.threads), kRowScratchBytes,
                       mezzo::cuda::current_stream(device), norm, pieces,

@@ -60,7 +60,7 @@ TEST(Space, OffsetsAreThoseOfPlainDivision) {
   for (const Shape& shape :
        {Shape{3, 5, 7}, Shape{1, 1000, 3}, Shape{2, 3, 4, 5, 6, 7, 8, 9}, Shape{2 * k15 - 1, k15},
         Shape{2 * k15, k15}, Shape{2, k15, 2 * k15 - 1}, Shape{4 * k15, 3, 4 * k15}}) {
-    Dims strides;  // no two dims lie one after the other
+    Dims strides;
     for (std::size_t d = 0; d < shape.size(); ++d)
       strides.push_back(1 + static_cast<std::int64_t>(random() % 97));
     const cuda::Space<1> space(shape, {strides});
